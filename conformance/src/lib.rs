@@ -1,0 +1,5 @@
+//! What a store is held to.
+
+mod faulty;
+
+pub use faulty::{Fault, Faulty, Operation, Plan};

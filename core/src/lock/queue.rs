@@ -1,0 +1,96 @@
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio::time::Instant;
+
+use crate::store::{Hints, Key};
+
+/// Those who wait in this process, first in and first out for each key. Only the head of a queue asks the store.
+#[derive(Default)]
+pub(super) struct Queues {
+    by_key: Mutex<HashMap<Key, Waiting>>,
+    waiting: AtomicUsize,
+}
+
+struct Waiting {
+    queue: Arc<Queue>,
+    places: usize,
+}
+
+/// The queue of one key. Tokio's mutex is fair: who locks `head` in turn is the head.
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) head: AsyncMutex<Head>,
+    /// A lease of this process on the key was released; for a store that gives no hints.
+    pub(super) released: Notify,
+}
+
+/// What one head hands on to the next.
+#[derive(Default)]
+pub(super) struct Head {
+    /// The listener, armed once for all who come to be head.
+    pub(super) hints: Option<Hints>,
+    /// Until when a try is known to fail unless something wakes us: the last head holds the lease.
+    pub(super) quiet_until: Option<Instant>,
+}
+
+/// One who waits. Dropping it leaves the queue.
+pub(super) struct Place<'q> {
+    queues: &'q Queues,
+    key: &'q Key,
+    pub(super) queue: Arc<Queue>,
+}
+
+impl Queues {
+    /// How many wait, on all keys.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// Whether somebody waits for the key, so that a newcomer has to queue up behind.
+    pub(super) fn is_queued_for(&self, key: &Key) -> bool {
+        // Mostly nobody waits for anything, and then this costs one load.
+        self.waiting() > 0 && self.by_key().contains_key(key)
+    }
+
+    /// Queues up.
+    pub(super) fn join<'q>(&'q self, key: &'q Key) -> Place<'q> {
+        let mut by_key = self.by_key();
+        let waiting = by_key.entry(key.clone()).or_insert_with(|| Waiting { queue: Arc::default(), places: 0 });
+        waiting.places += 1;
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        Place { queues: self, key, queue: waiting.queue.clone() }
+    }
+
+    /// Tells the head that a lease of this process was released.
+    pub(super) fn released(&self, key: &Key) {
+        if self.waiting() > 0
+            && let Some(waiting) = self.by_key().get(key)
+        {
+            waiting.queue.released.notify_one();
+        }
+    }
+
+    // Nothing panics under this lock.
+    fn by_key(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut by_key = self.queues.by_key();
+        self.queues.waiting.fetch_sub(1, Ordering::AcqRel);
+        let Entry::Occupied(mut waiting) = by_key.entry(self.key.clone()) else { return };
+        waiting.get_mut().places -= 1;
+        if waiting.get().places == 0 {
+            // The listener goes with the last who waits. Dropped after the guard, as it may take a lock of its store.
+            let queue = waiting.remove().queue;
+            drop(by_key);
+            drop(queue);
+        }
+    }
+}

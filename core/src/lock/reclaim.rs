@@ -1,0 +1,102 @@
+//! What a lease leaves to be done when nobody waits for it any more: the release of one that was dropped, and the
+//! reclaim of an acquisition that nobody holds and that the store may have granted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+
+use crate::clock::Moment;
+use crate::lock::hold::Hold;
+use crate::lock::locks::Locks;
+use crate::store::{Key, Outcome, Ttl};
+
+/// Releases a lease in the background, until the store says so or it has ended by its ttl.
+pub(super) fn release(hold: &Arc<Hold>) {
+    let hold = hold.clone();
+    let ends = hold.locks.now().after(hold.plan.ttl.as_duration());
+    let chore = remove(hold.locks.clone(), hold.key.clone(), hold.value.clone(), Trust::NotApplied, ends);
+    let locks = hold.locks.clone();
+    let runtime = hold.runtime.clone();
+    locks.settle(&runtime, async move {
+        chore.await;
+        hold.locks.0.queues.released(&hold.key);
+    });
+}
+
+/// An acquisition between its request and its answer. Dropped before the answer is known, it reclaims what the store
+/// may have granted: an error of unknown effect and a future that is dropped midway come to the same.
+pub(super) struct Doubt<'a> {
+    locks: &'a Locks,
+    key: &'a Key,
+    value: Bytes,
+    ttl: Ttl,
+    runtime: Handle,
+    answered: bool,
+}
+
+impl<'a> Doubt<'a> {
+    pub(super) fn about(locks: &'a Locks, key: &'a Key, value: Bytes, ttl: Ttl) -> Self {
+        Self { locks, key, value, ttl, runtime: Handle::current(), answered: false }
+    }
+
+    /// The store has said what became of the request.
+    pub(super) fn resolve(mut self) {
+        self.answered = true;
+    }
+
+    /// The store granted it, and nobody will hold it.
+    pub(super) fn give_back(mut self) {
+        self.answered = true;
+        self.remove(Trust::NotApplied, Duration::ZERO);
+    }
+
+    fn remove(&self, trust: Trust, and_then: Duration) {
+        metrics::counter!("leasehold_reclaims_total").increment(1);
+        let ends = self.locks.now().after(self.ttl.as_duration() + and_then);
+        let chore = remove(self.locks.clone(), self.key.clone(), self.value.clone(), trust, ends);
+        self.locks.settle(&self.runtime, chore);
+    }
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            tracing::debug!(key = %self.key, "an acquisition of unknown outcome is reclaimed");
+            self.remove(Trust::AppliedOnly, self.locks.transport_gives_up_after());
+        }
+    }
+}
+
+/// Which answer to a removal settles it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// The entry is known to have been there, so that its absence is for good.
+    NotApplied,
+    /// The request may still be parked on its way and land after a removal that found nothing: only a removal that hit
+    /// it settles that, as the request was sent once.
+    AppliedOnly,
+}
+
+/// Removes our own entry, trying again until that is settled or the entry has surely ended by itself.
+async fn remove(locks: Locks, key: Key, value: Bytes, trust: Trust, ends: Moment) {
+    const FIRST_PAUSE: Duration = Duration::from_millis(50);
+    const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match tokio::time::timeout(LIMIT, locks.store().try_remove(&key, &value)).await {
+            Ok(Ok(Outcome::Applied)) => return,
+            Ok(Ok(Outcome::NotApplied)) if trust == Trust::NotApplied => return,
+            Ok(Ok(Outcome::NotApplied)) | Err(_) => {}
+            Ok(Err(error)) => tracing::debug!(%key, %error, "a removal failed and is tried again"),
+        }
+        if locks.now().is_past(ends) {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}

@@ -1,0 +1,29 @@
+//! Leases with fencing tokens, idempotency and a shared cache, on the store that you have.
+//!
+//! ```
+//! use leasehold::lock::Locks;
+//!
+//! # async fn ship(_order: u64, _token: Option<leasehold::fence::FencingToken>) -> std::io::Result<()> { Ok(()) }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = leasehold::connect("memory://").await?;
+//! let locks = Locks::new(store);
+//!
+//! let lease = locks.lock("orders:42").acquire().await?;    // waits its turn, then renews itself
+//! let token = lease.fencing_token();                       // what you write to can refuse an older one
+//! lease.while_held(ship(42, token)).await??;               // dropped at its next await if the lease is lost
+//! lease.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | feature | store | URL |
+//! |---|---|---|
+//! | `memory` (default) | in this process, for unit tests and single processes | `memory://`, `memory://name` |
+
+mod connect;
+
+pub use connect::connect;
+pub use leasehold_core::*;
+#[cfg(feature = "memory")]
+pub use leasehold_memory as memory;
