@@ -133,20 +133,19 @@ impl Terms {
         let sent = locks.now();
         let doubt = Doubt::about(locks, &self.key, bid.value.clone(), self.plan.ttl);
         let answer = locks.store().try_add(&self.key, bid.value.clone(), self.plan.ttl);
-        match timeout_at(limit, answer).await {
-            Ok(Ok(AddOutcome::Added(revision))) => self.granted(locks, bid, sent, revision, doubt),
-            Ok(Ok(AddOutcome::Exists(entry))) if entry.value == bid.value => self.adopt(locks, bid, doubt).await,
-            Ok(Ok(AddOutcome::Exists(entry))) => {
+        match locks.answered_by(limit, "acquire", answer).await {
+            Ok(AddOutcome::Added(revision)) => self.granted(locks, bid, sent, revision, doubt),
+            Ok(AddOutcome::Exists(entry)) if entry.value == bid.value => self.adopt(locks, bid, doubt).await,
+            Ok(AddOutcome::Exists(entry)) => {
                 doubt.resolve();
                 self.held(locks, &entry)
             }
-            Ok(Err(error)) => {
+            Err(error) => {
                 if error.effect() == Effect::None {
                     doubt.resolve();
                 }
                 Err(error)
             }
-            Err(_) => Err(no_answer(locks)),
         }
     }
 
@@ -194,24 +193,23 @@ impl Terms {
         let sent = locks.now();
         let renewed_doubt = Doubt::about(locks, &self.key, bid.value.clone(), self.plan.ttl);
         let answer = locks.store().try_replace(&self.key, &mine.value, bid.value.clone(), self.plan.ttl);
-        match timeout_at(sent.instant() + self.plan.valid_for, answer).await {
-            Ok(Ok(ReplaceOutcome::Applied(revision))) => {
+        match locks.answered_by(sent.instant() + self.plan.valid_for, "acquire", answer).await {
+            Ok(ReplaceOutcome::Applied(revision)) => {
                 doubt.resolve();
                 self.granted(locks, bid, sent, revision, renewed_doubt)
             }
             // It has ended meanwhile. Whoever is there now is not known, and neither value is ours to keep.
-            Ok(Ok(ReplaceOutcome::NotApplied)) => {
+            Ok(ReplaceOutcome::NotApplied) => {
                 renewed_doubt.resolve();
                 Err(Error::new(ErrorKind::Timeout, "acquire", "the grant was over before it was known")
                     .with_store(locks.store().name()))
             }
-            Ok(Err(error)) => {
+            Err(error) => {
                 if error.effect() == Effect::None {
                     renewed_doubt.resolve();
                 }
                 Err(error)
             }
-            Err(_) => Err(no_answer(locks)),
         }
     }
 
@@ -221,10 +219,6 @@ impl Terms {
             Err(error) => Err(error.with_store(locks.store().name()).with_effect(Effect::None)),
         }
     }
-}
-
-fn no_answer(locks: &Locks) -> Error {
-    Error::new(ErrorKind::Timeout, "acquire", "the store did not answer in time").with_store(locks.store().name())
 }
 
 /// What one try writes.

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Moment;
@@ -151,15 +152,9 @@ impl Hold {
             return Err(Error::new(ErrorKind::Unsupported, "renew", "the lease has had its last renewal"));
         }
         let sent = self.locks.now();
+        let deadline = sent.instant() + self.plan.renewal_limit();
         let answer = self.locks.store().try_expire(&self.key, &self.value, self.plan.ttl);
-        let limit = self.plan.renewal_limit();
-        let outcome = match tokio::time::timeout(limit, answer).await {
-            Ok(answer) => answer?,
-            Err(_) => {
-                let message = format!("no answer within {limit:?}");
-                return Err(Error::new(ErrorKind::Timeout, "renew", message).with_store(self.locks.store().name()));
-            }
-        };
+        let outcome = self.locks.answered_by(deadline, "renew", answer).await?;
         let now = self.locks.now();
         if !outcome.is_applied() {
             return Err(self.lose(LossReason::NotOurs).into());
@@ -169,6 +164,11 @@ impl Hold {
             reclaim::release(self);
             lost.into()
         })
+    }
+
+    /// When the lease has surely ended in the store, if nothing reaches it from now on.
+    pub(super) fn of_no_use_after(&self) -> Instant {
+        self.locks.now().instant() + self.plan.ttl.as_duration()
     }
 
     /// Keeps the handle of the renewal under way, so that a release can end it.

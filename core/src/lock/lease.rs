@@ -176,7 +176,8 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// What the store could not answer. The release then goes on in the background until the lease has ended.
+    /// What the store could not answer, and `Timeout` when the lease would have ended by itself meanwhile. The release
+    /// then goes on in the background until the lease has ended.
     ///
     /// # Cancel safety
     ///
@@ -187,7 +188,8 @@ impl Lease {
         }
         let held = self.hold.end();
         let Hold { locks, key, value, .. } = &*self.hold;
-        let outcome = locks.store().try_remove(key, value).await?;
+        let removal = locks.store().try_remove(key, value);
+        let outcome = locks.answered_by(self.hold.of_no_use_after(), "release", removal).await?;
         self.stage = Stage::Settled;
         Ok(match outcome {
             Outcome::Applied => {
@@ -226,7 +228,8 @@ impl Lease {
         }
         let Hold { locks, key, value, since, .. } = &*self.hold;
         let parked = encode(locks.nonce(), "released, kept for a while", *since);
-        let outcome = locks.store().try_replace(key, value, parked, ttl).await?;
+        let replacement = locks.store().try_replace(key, value, parked, ttl);
+        let outcome = locks.answered_by(self.hold.of_no_use_after(), "release", replacement).await?;
         self.stage = Stage::Settled;
         Ok(match outcome {
             ReplaceOutcome::Applied(_) => Release::Released,

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use crate::clock::{Clock, Moment, SystemClock, TokioClock};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::lock::keeper::Keeper;
 use crate::lock::queue::Queues;
 use crate::lock::record::{Nonce, NonceSource, random_nonce};
@@ -103,6 +104,22 @@ impl Locks {
 
     pub(super) fn store(&self) -> &dyn AtomicStore {
         &*self.0.store
+    }
+
+    /// An answer of the store, or `Timeout` when it has not come by `deadline`.
+    pub(super) async fn answered_by<T>(
+        &self,
+        deadline: Instant,
+        operation: &'static str,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        match timeout_at(deadline, answer).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let message = "the store did not answer in time";
+                Err(Error::new(ErrorKind::Timeout, operation, message).with_store(self.store().name()))
+            }
+        }
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {

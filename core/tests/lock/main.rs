@@ -1,0 +1,16 @@
+//! What a lease promises, on the in-memory store and on stepped time. What needs a real server is in the workspace's
+//! `tests/`.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where it meets what it did not expect")]
+
+mod cancellation;
+mod fencing;
+mod input;
+mod leaves_nothing;
+mod loss;
+mod release;
+mod renewal;
+mod sharing;
+mod support;
+mod unknown_outcome;
+mod waiting;
