@@ -115,7 +115,7 @@ impl Shared {
 
     /// Every operation begins here: it reclaims a few of the entries that have expired.
     fn sweep(&self) {
-        for (ticket, key) in self.deadlines.due(Instant::now()) {
+        for (ticket, key) in self.deadlines.due() {
             let MapEntry::Occupied(mut entry) = self.entries.entry(key) else { continue };
             // An entry that was written anew meanwhile has another ticket.
             if entry.get().ticket != Some(ticket) {

@@ -50,10 +50,11 @@ impl LockRequest {
         if let Some(lease) = terms.shared_hold(&locks) {
             return Ok(lease);
         }
-        let started = Instant::now();
-        let deadline = Moment::new(started).after(terms.wait).instant();
+        let started = locks.now();
+        let deadline = started.after(terms.wait).instant();
         if terms.wait.is_zero() || !locks.0.queues.is_queued_for(&terms.key) {
-            match terms.attempt(&locks, terms.try_limit(deadline)).await? {
+            let limit = if terms.wait.is_zero() { None } else { Some(deadline) };
+            match terms.attempt(&locks, started, limit).await? {
                 Attempt::Acquired(lease) => return Ok(lease),
                 Attempt::Held(holder) if terms.wait.is_zero() => return Err(terms.conflict(Some(holder))),
                 Attempt::Held(_) => {}
@@ -76,7 +77,7 @@ impl LockRequest {
         if let Some(lease) = terms.shared_hold(&locks) {
             return Ok(Attempt::Acquired(lease));
         }
-        terms.attempt(&locks, Instant::now() + terms.plan.valid_for).await
+        terms.attempt(&locks, locks.now(), None).await
     }
 
     /// Acquires the lease, works while it is held, and releases it.
@@ -108,12 +109,6 @@ impl Terms {
         owner.find(&self.key, |hold| (hold.locks.is(locks)).then(|| Lease::sharing(hold).ok()).flatten())
     }
 
-    /// Until when one try may take: the wait limit, and no longer than a grant would be worth anything.
-    fn try_limit(&self, deadline: Instant) -> Instant {
-        let worthless = Instant::now() + self.plan.valid_for;
-        if self.wait.is_zero() { worthless } else { worthless.min(deadline) }
-    }
-
     fn conflict(&self, holder: Option<Holder>) -> Error {
         let Self { resource, wait, .. } = self;
         let message = match &holder {
@@ -127,10 +122,11 @@ impl Terms {
         }
     }
 
-    /// Asks the store once.
-    async fn attempt(&self, locks: &Locks, limit: Instant) -> Result<Attempt, Error> {
+    /// Asks the store once, and waits for its answer until `limit`, but no longer than a grant would be worth anything.
+    async fn attempt(&self, locks: &Locks, sent: Moment, limit: Option<Instant>) -> Result<Attempt, Error> {
         let bid = Bid::new(self, locks);
-        let sent = locks.now();
+        let worthless = sent.instant() + self.plan.valid_for;
+        let limit = limit.map_or(worthless, |limit| worthless.min(limit));
         let doubt = Doubt::about(locks, &self.key, bid.value.clone(), self.plan.ttl);
         let answer = locks.store().try_add(&self.key, bid.value.clone(), self.plan.ttl);
         match locks.answered_by(limit, "acquire", answer).await {
@@ -166,7 +162,7 @@ impl Terms {
             )
             .with_store(locks.store().name()));
         };
-        doubt.resolve();
+        let runtime = doubt.resolve();
         let Bid { nonce, value, since } = bid;
         let hold = Hold::new(Grant {
             locks: locks.clone(),
@@ -178,6 +174,7 @@ impl Terms {
             plan: self.plan,
             sent,
             since,
+            runtime,
             term,
         });
         if let Some(owner) = &self.owner {
@@ -298,7 +295,7 @@ impl Waiter<'_> {
             // What was hinted at up to here, the try itself finds out.
             hints.drain();
         }
-        match self.terms.attempt(self.locks, self.terms.try_limit(self.deadline)).await {
+        match self.terms.attempt(self.locks, self.locks.now(), Some(self.deadline)).await {
             Ok(Attempt::Acquired(lease)) => {
                 // The next head is told of our release by the listener that is armed already, and need not try before.
                 let expiry = after_expiry(self.terms.plan.ttl.as_duration());

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
@@ -37,6 +37,8 @@ pub(super) struct Hold {
     handles: AtomicUsize,
     /// Fires when the lease is lost or released. Made when somebody asks for it first.
     ended: OnceLock<CancellationToken>,
+    /// Whether the keeper has ever had it on its agenda.
+    is_watched: AtomicBool,
     /// The renewal under way.
     renewal: Mutex<Option<AbortHandle>>,
 }
@@ -52,13 +54,14 @@ pub(super) struct Grant {
     pub(super) plan: Plan,
     pub(super) sent: Moment,
     pub(super) since: SystemTime,
+    pub(super) runtime: Handle,
     pub(super) term: Term,
 }
 
 impl Hold {
     /// A hold with one handle.
     pub(super) fn new(grant: Grant) -> Arc<Self> {
-        let Grant { locks, key, resource, nonce, value, token, plan, sent, since, term } = grant;
+        let Grant { locks, key, resource, nonce, value, token, plan, sent, since, runtime, term } = grant;
         locks.0.held.fetch_add(1, Ordering::AcqRel);
         let hold = Arc::new(Self {
             locks,
@@ -69,11 +72,12 @@ impl Hold {
             token,
             plan,
             granted_at: sent,
-            runtime: Handle::current(),
+            runtime,
             since,
             term: Mutex::new(term),
             handles: AtomicUsize::new(1),
             ended: OnceLock::new(),
+            is_watched: AtomicBool::new(false),
             renewal: Mutex::new(None),
         });
         if plan.renew_after.is_some() {
@@ -129,10 +133,11 @@ impl Hold {
     }
 
     /// Ends it by the holder's will: nothing is renewed from here on. Says whether it had been lost before.
-    pub(super) fn end(self: &Arc<Self>) -> Result<(), Lost> {
-        let now = self.locks.now();
+    pub(super) fn end(self: &Arc<Self>, now: Moment) -> Result<(), Lost> {
         let ended = self.latched(|term| term.release(now));
-        self.locks.0.keeper.forget(self);
+        if self.is_watched.load(Ordering::Acquire) {
+            self.locks.0.keeper.forget(self);
+        }
         // A released lease has no use for the answer.
         if let Some(renewal) = self.renewal().take() {
             renewal.abort();
@@ -167,8 +172,13 @@ impl Hold {
     }
 
     /// When the lease has surely ended in the store, if nothing reaches it from now on.
-    pub(super) fn of_no_use_after(&self) -> Instant {
-        self.locks.now().instant() + self.plan.ttl.as_duration()
+    pub(super) fn ends_without_us(&self, now: Moment) -> Instant {
+        now.instant() + self.plan.ttl.as_duration()
+    }
+
+    /// The keeper has it on its agenda from now on.
+    pub(super) fn watched(&self) {
+        self.is_watched.store(true, Ordering::Release);
     }
 
     /// Keeps the handle of the renewal under way, so that a release can end it.

@@ -73,7 +73,8 @@ impl Keeper {
 
     fn schedule(&self, hold: &Arc<Hold>, at: Instant) {
         let mut agenda = self.agenda();
-        // Who released it meanwhile has already had it forgotten.
+        // Marked before the look: a release that this look does not see yet sees the mark, and has it forgotten.
+        hold.watched();
         if hold.is_over() {
             return;
         }

@@ -186,10 +186,11 @@ impl Lease {
         if !self.leave() {
             return Ok(Release::StillShared);
         }
-        let held = self.hold.end();
+        let now = self.hold.locks.now();
+        let held = self.hold.end(now);
         let Hold { locks, key, value, .. } = &*self.hold;
         let removal = locks.store().try_remove(key, value);
-        let outcome = locks.answered_by(self.hold.of_no_use_after(), "release", removal).await?;
+        let outcome = locks.answered_by(self.hold.ends_without_us(now), "release", removal).await?;
         self.stage = Stage::Settled;
         Ok(match outcome {
             Outcome::Applied => {
@@ -222,14 +223,14 @@ impl Lease {
         if !self.leave() {
             return Ok(Release::StillShared);
         }
-        if self.hold.end().is_err() {
+        if self.hold.end(now).is_err() {
             // Whatever is there now, it is not ours to prolong.
             return Ok(Release::AlreadyLost);
         }
         let Hold { locks, key, value, since, .. } = &*self.hold;
         let parked = encode(locks.nonce(), "released, kept for a while", *since);
         let replacement = locks.store().try_replace(key, value, parked, ttl);
-        let outcome = locks.answered_by(self.hold.of_no_use_after(), "release", replacement).await?;
+        let outcome = locks.answered_by(self.hold.ends_without_us(now), "release", replacement).await?;
         self.stage = Stage::Settled;
         Ok(match outcome {
             ReplaceOutcome::Applied(_) => Release::Released,
@@ -252,7 +253,7 @@ impl Drop for Lease {
         }
         if self.stage == Stage::Releasing {
             // Lost or not, what may be left of it in the store is of no use to anybody.
-            let _ = self.hold.end();
+            let _ = self.hold.end(self.hold.locks.now());
             reclaim::release(&self.hold);
         }
     }

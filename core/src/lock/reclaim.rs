@@ -42,8 +42,9 @@ impl<'a> Doubt<'a> {
     }
 
     /// The store has said what became of the request.
-    pub(super) fn resolve(mut self) {
+    pub(super) fn resolve(mut self) -> Handle {
         self.answered = true;
+        self.runtime.clone()
     }
 
     /// The store granted it, and nobody will hold it.

@@ -128,7 +128,7 @@ impl fmt::Display for Holder {
 
 /// What an acquisition writes. Text, so that an operator who looks at the store can read it.
 pub(super) fn encode(nonce: Nonce, owner: &str, since: SystemTime) -> Bytes {
-    let millis = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+    let millis = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let mut record = Vec::with_capacity(LAYOUT.len() + 1 + 32 + 1 + 13 + 1 + owner.len());
     record.extend_from_slice(LAYOUT.as_bytes());
     record.push(b' ');
@@ -140,10 +140,19 @@ pub(super) fn encode(nonce: Nonce, owner: &str, since: SystemTime) -> Bytes {
     Bytes::from(record)
 }
 
-fn push_decimal(record: &mut Vec<u8>, number: u128) {
-    use std::io::Write;
-    // Writing to a vector cannot fail.
-    let _ = write!(record, "{number}");
+/// Without the formatting machinery, as every acquisition comes here.
+fn push_decimal(record: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    record.extend_from_slice(&digits[first..]);
 }
 
 #[cfg(test)]
