@@ -27,3 +27,12 @@ pub use connect::connect;
 pub use leasehold_core::*;
 #[cfg(feature = "memory")]
 pub use leasehold_memory as memory;
+
+// The examples of the documents compile and run as doc tests.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
+    #[doc = include_str!("../docs/leases.md")]
+    mod leases {}
+}
