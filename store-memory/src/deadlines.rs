@@ -59,6 +59,11 @@ impl Deadlines {
         self.change(self.part_of(ticket), |queue| queue.remove(&ticket));
     }
 
+    /// How many keys are queued.
+    pub(crate) fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.lock().len()).sum()
+    }
+
     /// Takes out the next few keys whose deadline has passed, of the part whose turn it is.
     pub(crate) fn due(&self) -> Vec<(Ticket, Key)> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) as usize % Self::PARTS;

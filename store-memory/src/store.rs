@@ -415,6 +415,9 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("MemoryStore")
+            .field("len", &self.len())
+            .field("deadlines", &self.0.deadlines.len())
+            .finish_non_exhaustive()
     }
 }
