@@ -1,3 +1,41 @@
 //! The `leasehold` command.
 
-fn main() {}
+mod contest;
+mod duration;
+mod failure;
+mod store_url;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+
+/// Leases with fencing tokens, on the store that you have.
+#[derive(Parser)]
+#[command(name = "leasehold", version, arg_required_else_help = true)]
+struct Command {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    Contest(contest::Arguments),
+}
+
+fn main() -> ExitCode {
+    let Command { action } = Command::parse();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::io("no runtime", error).report(),
+    };
+    let done = runtime.block_on(async {
+        match action {
+            Action::Contest(arguments) => contest::run(arguments).await,
+        }
+    });
+    // A call of a driver that hangs must not keep the command from ending.
+    runtime.shutdown_background();
+    done.unwrap_or_else(|failure| failure.report())
+}
