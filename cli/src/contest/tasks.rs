@@ -23,7 +23,7 @@ pub(crate) async fn fight(plan: &Plan, store: &Store, resource: &Key, referee: &
         let (plan, resource) = (plan.clone(), resource.clone());
         // A token each: all would otherwise meet at the lock of one.
         let stop = stop.child_token();
-        workers.spawn(Worker { plan, locks: Locks::new(store.clone()), resource, link, stop }.run());
+        workers.spawn(Worker::new(plan, Locks::new(store.clone()), resource, link, stop).run());
     }
     let ended_early = tokio::time::timeout(plan.length, first_to_end(&mut workers)).await;
     stop.cancel();

@@ -12,16 +12,27 @@ use crate::failure::Failure;
 
 /// One contender: it asks for the lease, enters, writes, stays, writes, leaves, and asks again.
 pub(crate) struct Worker<L> {
-    pub(crate) plan: Plan,
-    pub(crate) locks: Locks,
+    plan: Plan,
+    locks: Locks,
     /// What all fight for.
-    pub(crate) resource: Key,
-    pub(crate) link: L,
+    resource: Key,
+    link: L,
     /// Fires at the end of the contest.
-    pub(crate) stop: CancellationToken,
+    stop: CancellationToken,
+    /// How often it was in.
+    stays: u64,
 }
 
+/// A worker that is a task gives way in the middle of every so many stays: then all others come upon a lease that is
+/// held, and not only the one that runs on another core. If it always did, there would be little but wake-ups.
+const GIVES_WAY_EVERY: u64 = 8;
+
 impl<L: Link> Worker<L> {
+    /// A contender for `resource`, until `stop` fires.
+    pub(crate) fn new(plan: Plan, locks: Locks, resource: Key, link: L, stop: CancellationToken) -> Self {
+        Self { plan, locks, resource, link, stop, stays: 0 }
+    }
+
     /// Fights until it is stopped. A store that fails is told to the referee, and asked again.
     pub(crate) async fn run(mut self) -> Result<(), Failure> {
         while !self.stop.is_cancelled() {
@@ -89,6 +100,10 @@ impl<L: Link> Worker<L> {
     /// The critical section.
     async fn work(&mut self, token: FencingToken) -> Result<(), Failure> {
         self.tell(Event::Enter { token }).await?;
+        if self.stays.is_multiple_of(GIVES_WAY_EVERY) {
+            tokio::task::yield_now().await;
+        }
+        self.stays += 1;
         self.pause(self.plan.hold).await;
         self.tell(Event::Write { token }).await?;
         self.tell(Event::Leave).await
