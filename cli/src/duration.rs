@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use leasehold::Ttl;
 
-/// Reads a duration of any length, zero included.
+/// Reads a duration from zero to 366 days, which is as long as a store keeps anything.
 pub(crate) fn any(written: &str) -> Result<Duration, String> {
     if written.trim_start().starts_with('-') {
         return Err("a duration cannot be negative".to_owned());
     }
-    humantime::parse_duration(written).map_err(|error| format!("{error} (durations read as 200ms, 5s or 2h)"))
+    match humantime::parse_duration(written) {
+        Ok(duration) if duration <= Ttl::MAX.as_duration() => Ok(duration),
+        Ok(_) => Err("a duration must be at most 366 days".to_owned()),
+        Err(error) => Err(format!("{error} (durations read as 200ms, 5s or 2h)")),
+    }
 }
 
 /// Reads the ttl of a lease: from 1 ms to 366 days.
@@ -41,6 +45,7 @@ mod tests {
 
     #[test]
     fn what_is_no_duration_is_refused_with_the_reason() {
+        assert!(any("9000h").unwrap_err().contains("366 days"));
         assert!(any("-5s").unwrap_err().contains("negative"));
         for nonsense in ["", "5", "soon", "99999999999999999999h"] {
             assert!(any(nonsense).unwrap_err().contains("200ms"), "{nonsense}");

@@ -15,6 +15,14 @@ pub(crate) enum Failure {
     Store(Error),
     /// The machine did.
     Io(String, io::Error),
+    /// Another process of this command says so.
+    Told {
+        reason: String,
+        /// Another command line would have avoided it.
+        usage: bool,
+    },
+    /// A signal asked this process to end.
+    Interrupted(i32),
 }
 
 impl Failure {
@@ -24,17 +32,23 @@ impl Failure {
     }
 
     /// Tells the user, in one line, and gives the exit status: 2 for what another command line would have avoided, 3
-    /// for the rest.
+    /// for the rest. After a signal it is 128 and the signal's number, as a shell has it.
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("error: {self}");
-        ExitCode::from(if self.is_usage() { 2 } else { 3 })
+        ExitCode::from(match self {
+            Self::Interrupted(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+            failure if failure.is_usage() => 2,
+            _ => 3,
+        })
     }
 
-    fn is_usage(&self) -> bool {
+    /// Whether another command line would have avoided it.
+    pub(crate) fn is_usage(&self) -> bool {
         match self {
             Self::Usage(_) => true,
             Self::Store(error) => matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported),
-            Self::Io(..) => false,
+            Self::Told { usage, .. } => *usage,
+            Self::Io(..) | Self::Interrupted(_) => false,
         }
     }
 }
@@ -51,6 +65,8 @@ impl fmt::Display for Failure {
             Self::Usage(message) => f.write_str(message),
             Self::Store(error) => write!(f, "{error:#}"),
             Self::Io(tried, error) => write!(f, "{tried}: {error}"),
+            Self::Told { reason, usage: _ } => f.write_str(reason),
+            Self::Interrupted(signal) => write!(f, "interrupted by signal {signal}"),
         }
     }
 }

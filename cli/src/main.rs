@@ -22,6 +22,10 @@ struct Command {
 #[derive(Subcommand)]
 enum Action {
     Contest(contest::Arguments),
+    /// A worker of a contest, as a process of its own
+    #[cfg(unix)]
+    #[command(hide = true)]
+    ContestWorker,
 }
 
 fn main() -> ExitCode {
@@ -33,6 +37,8 @@ fn main() -> ExitCode {
     let done = runtime.block_on(async {
         match action {
             Action::Contest(arguments) => contest::run(arguments).await,
+            #[cfg(unix)]
+            Action::ContestWorker => contest::run_worker().await,
         }
     });
     // A call of a driver that hangs must not keep the command from ending.

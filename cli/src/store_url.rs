@@ -16,6 +16,11 @@ impl StoreUrl {
     pub(crate) async fn connect(&self) -> Result<Store, Error> {
         leasehold::connect(&self.0).await
     }
+
+    /// The whole, for what opens the store elsewhere. It is not to be shown.
+    pub(crate) fn with_secrets(&self) -> &str {
+        &self.0
+    }
 }
 
 impl FromStr for StoreUrl {

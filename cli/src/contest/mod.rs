@@ -1,6 +1,12 @@
 //! `leasehold contest`: many workers fight for one lease, and a referee counts what must not happen.
 
+#[cfg(unix)]
+mod chaos;
 mod event;
+#[cfg(unix)]
+mod fleet;
+#[cfg(unix)]
+mod process;
 mod progress;
 mod recording;
 mod referee;
@@ -8,6 +14,8 @@ mod report;
 mod scenario;
 mod tasks;
 mod timeline;
+#[cfg(unix)]
+mod wire;
 mod worker;
 
 use std::fs::OpenOptions;
@@ -17,13 +25,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, value_parser};
+use clap::{ArgGroup, Args, value_parser};
 use leasehold::fence::FencedCell;
-use leasehold::{Key, Store};
+use leasehold::{AtomicStore, Key, Store};
 
+#[cfg(unix)]
+use crate::contest::chaos::Chaos;
+#[cfg(unix)]
+use crate::contest::fleet::{Fleet, Interrupts};
+#[cfg(unix)]
+pub(crate) use crate::contest::process::run as run_worker;
 use crate::contest::progress::Progress;
 use crate::contest::referee::{Referee, Tally};
-use crate::contest::report::Report;
+use crate::contest::report::{Report, WorkersAre};
 use crate::contest::scenario::{Plan, Scenario};
 use crate::duration;
 use crate::failure::Failure;
@@ -37,7 +51,11 @@ use crate::store_url::StoreUrl;
 ///
 /// Exit status: 0 when all was well; 1 when `mutex` or `renew` saw an overlap, or when the fence let a stale write
 /// through or refused a rightful one; 2 for a command line that cannot be; 3 when the store or the machine failed.
+///
+/// On a store that processes share, each worker is a process of its own, and can be paused and killed. Elsewhere each
+/// is a task of this process, with nothing in common with the others but the store.
 #[derive(Args)]
+#[command(group = ArgGroup::new("faults").args(["pause", "kill"]).multiple(true))]
 pub(crate) struct Arguments {
     /// What the workers do; all three, one after the other, unless chosen
     #[arg(long, value_enum)]
@@ -65,6 +83,24 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "URL", default_value = "memory://")]
     store: StoreUrl,
 
+    /// Stop a worker for longer than the lease lives, again and again. Overlaps that come of it are no failure: a process
+    /// that does not run cannot know that its lease has ended, and only the fence helps
+    #[arg(long)]
+    pause: bool,
+
+    /// Kill a worker, again and again, and start another in its place
+    #[arg(long)]
+    kill: bool,
+
+    /// Repeat the pauses and kills of an earlier contest
+    #[arg(long, value_name = "NUMBER", requires = "faults")]
+    seed: Option<u32>,
+
+    /// Have processes as workers though they do not share the store: each has the lease of its own, and the referee must
+    /// see it
+    #[arg(long, hide = true)]
+    unshared_processes: bool,
+
     /// Print JSON on stdout and nothing else: an object with --scenario, else an array of three
     #[arg(long)]
     json: bool,
@@ -76,49 +112,116 @@ pub(crate) struct Arguments {
 
 /// Runs the contest, and says how it went.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let Arguments { scenario, workers, seconds, ttl, hold, store: url, json, timeline } = arguments;
+    let Arguments { scenario, workers, seconds, ttl, hold, store: url, .. } = &arguments;
+    let Arguments { pause, kill, seed, unshared_processes, json, timeline, .. } = &arguments;
     let scenarios = scenario.map_or(Scenario::ALL.to_vec(), |scenario| vec![scenario]);
-    if let Some(path) = &timeline {
+    if let Some(path) = timeline {
         check_writable(path)?;
     }
     let store = url.connect().await?;
+    let workers_are = match store.capabilities().shared || *unshared_processes {
+        true => WorkersAre::Processes,
+        false => WorkersAre::Tasks,
+    };
+    let faults = (*pause || *kill).then(|| seed.unwrap_or_else(rand::random));
+    check_processes(workers_are, *workers, faults.is_some(), url)?;
+
     let mut reports = Vec::new();
     let mut pictures = Vec::new();
     for scenario in scenarios {
         let plan = Plan {
             scenario,
-            workers: workers as usize,
-            length: Duration::from_secs(seconds.into()),
+            workers: *workers as usize,
+            length: Duration::from_secs((*seconds).into()),
             ttl: ttl.unwrap_or(scenario.default_ttl()),
             hold: hold.unwrap_or(scenario.default_hold()),
         };
-        let tally = fight(&plan, &store, timeline.is_some()).await?;
+        let contest = Contest { plan, url, store: &store, workers_are, record: timeline.is_some() };
+        let tally = contest.fight(faults.map(|seed| (seed, *pause, *kill))).await?;
+        let plan = &contest.plan;
         if let Some(error) = &tally.first_trouble {
-            eprintln!("{}: {} calls failed; the first: {error}", plan.scenario.name(), tally.counts.store_errors);
+            eprintln!("{}: {} calls failed; the first: {error}", scenario.name(), tally.counts.store_errors);
         }
-        reports.push(Report::new(&plan, url.to_string(), &tally));
+        reports.push(Report::new(plan, url.to_string(), workers_are, faults, &tally));
         if timeline.is_some() {
-            pictures.push(timeline::section(&plan, &url.to_string(), &tally));
+            pictures.push(timeline::section(plan, &url.to_string(), &tally));
         }
     }
-    if let Some(path) = &timeline {
+    if let Some(path) = timeline {
         std::fs::write(path, timeline::picture(&pictures)).map_err(|error| cannot_write(path, error))?;
     }
-    print(&if json { as_json(&reports, scenario.is_some()) } else { for_people(&reports) })?;
+    print(&if *json { as_json(&reports, scenario.is_some()) } else { for_people(&reports) })?;
     Ok(ExitCode::from(u8::from(reports.iter().any(Report::failed))))
 }
 
-async fn fight(plan: &Plan, store: &Store, record: bool) -> Result<Tally, Failure> {
-    // Nobody else is at it, and nothing is left of an earlier contest.
-    let resource = Key::new(format!("leasehold-contest:{:016x}", rand::random::<u64>()))?;
-    let referee = Arc::new(Referee::new(plan, FencedCell::new(0), record));
-    let progress = Progress::start(plan, &referee);
+/// One scenario to be run.
+struct Contest<'a> {
+    plan: Plan,
+    url: &'a StoreUrl,
+    store: &'a Store,
+    workers_are: WorkersAre,
+    /// Whether a picture is to be drawn.
+    record: bool,
+}
+
+impl Contest<'_> {
+    /// Runs it. `faults` are a seed, and whether there are pauses and kills.
+    async fn fight(&self, faults: Option<(u32, bool, bool)>) -> Result<Tally, Failure> {
+        let Self { plan, url, store, workers_are, record } = self;
+        // Nobody else is at it, and nothing is left of an earlier contest.
+        let resource = Key::new(format!("leasehold-contest:{:016x}", rand::random::<u64>()))?;
+        match workers_are {
+            WorkersAre::Tasks => {
+                let referee = Arc::new(Referee::new(plan, FencedCell::new(0), *record));
+                told(plan, &referee, tasks::fight(plan, store, &resource, &referee)).await
+            }
+            #[cfg(unix)]
+            WorkersAre::Processes => {
+                let mut interrupts = Interrupts::listen()?;
+                let fleet = Fleet::gather(plan, url, &resource, &mut interrupts).await?;
+                let chaos = faults.map(|(seed, pauses, kills)| Chaos::new(seed.into(), pauses, kills, plan.ttl));
+                // Its clock starts when all are there.
+                let referee = Arc::new(Referee::new(plan, FencedCell::new(0), *record));
+                told(plan, &referee, fleet.fight(&referee, chaos, &mut interrupts)).await
+            }
+            #[cfg(not(unix))]
+            WorkersAre::Processes => {
+                let _ = (url, faults);
+                Err(Failure::Usage("workers that are processes need a Unix".to_owned()))
+            }
+        }
+    }
+}
+
+/// Tells how the contest is going while it is.
+async fn told(
+    plan: &Plan,
+    referee: &Referee,
+    fight: impl Future<Output = Result<(), Failure>>,
+) -> Result<Tally, Failure> {
+    let progress = Progress::start(plan, referee);
     let fought = tokio::select! {
-        fought = tasks::fight(plan, store, &resource, &referee) => fought,
+        fought = fight => fought,
         () = progress.tell() => unreachable!("it tells for ever"),
     };
     progress.end();
     fought.map(|()| referee.finish())
+}
+
+fn check_processes(workers_are: WorkersAre, workers: u32, faults: bool, url: &StoreUrl) -> Result<(), Failure> {
+    const MOST: u32 = 256;
+    match workers_are {
+        WorkersAre::Processes if workers > MOST => {
+            let message =
+                format!("on a store that processes share each worker is one: --workers {workers} is above {MOST}");
+            Err(Failure::Usage(message))
+        }
+        WorkersAre::Tasks if faults => Err(Failure::Usage(format!(
+            "--pause and --kill need workers that are processes, and {url} is a store of this process alone, so that its \
+             workers are tasks: choose a store that processes share"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn as_json(reports: &[Report], chosen: bool) -> String {

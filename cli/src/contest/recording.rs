@@ -9,12 +9,13 @@ use std::time::Duration;
 pub(crate) struct Recording {
     holds: VecDeque<Hold>,
     marks: Vec<Mark>,
+    pauses: Vec<Hold>,
     first_incident: Option<Duration>,
     holds_since_incident: usize,
     left_out: u64,
 }
 
-/// One stay.
+/// One stay, or one pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hold {
     pub(crate) worker: usize,
@@ -30,12 +31,14 @@ pub(crate) struct Mark {
     pub(crate) kind: MarkKind,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum MarkKind {
     /// A write that the gate refused.
     Rejected,
     /// A stale write that it let through.
     StaleAccepted,
+    /// It was killed.
+    Killed,
 }
 
 impl Recording {
@@ -59,9 +62,16 @@ impl Recording {
     }
 
     /// Adds a mark.
-    pub(crate) fn mark(&mut self, worker: usize, at: Duration, kind: MarkKind) {
+    pub(crate) fn mark(&mut self, mark: Mark) {
         if self.marks.len() < Self::MOST_MARKS {
-            self.marks.push(Mark { worker, at, kind });
+            self.marks.push(mark);
+        }
+    }
+
+    /// Adds a pause that has ended.
+    pub(crate) fn pause(&mut self, pause: Hold) {
+        if self.pauses.len() < Self::MOST_MARKS {
+            self.pauses.push(pause);
         }
     }
 
@@ -85,6 +95,11 @@ impl Recording {
     /// The marks that were kept, in the order of their times.
     pub(crate) fn marks(&self) -> &[Mark] {
         &self.marks
+    }
+
+    /// The pauses that were kept.
+    pub(crate) fn pauses(&self) -> &[Hold] {
+        &self.pauses
     }
 
     /// How many stays there were, those that were not kept included.

@@ -6,7 +6,7 @@ use leasehold::fence::{FencePolicy, FencedCell, FencingToken};
 use leasehold::lock::Renewal;
 
 use crate::contest::event::{Event, Verdict};
-use crate::contest::recording::{Hold, MarkKind, Recording};
+use crate::contest::recording::{Hold, Mark, MarkKind, Recording};
 use crate::contest::scenario::Plan;
 
 /// Sees who is in, and counts what must not be. It never asks the store that the workers fight over.
@@ -43,6 +43,8 @@ pub(crate) struct Tally {
     pub(crate) acquire: Histogram<u64>,
     /// From when the lease came free to the entry of another worker, in nanoseconds.
     pub(crate) handover: Histogram<u64>,
+    /// From the death of a worker that was in to the next entry.
+    pub(crate) longest_wait_after_kill: Option<Duration>,
     /// The first thing that the store did not answer.
     pub(crate) first_trouble: Option<String>,
     pub(crate) recording: Option<Recording>,
@@ -55,6 +57,8 @@ pub(crate) struct Counts {
     pub(crate) acquisitions: u64,
     /// Pairs of workers that were in at once.
     pub(crate) overlaps: u64,
+    /// The same, where the one with the older lease had been paused and could not know that it had ended.
+    pub(crate) overlaps_by_pause: u64,
     /// Writes with a token below the highest that the register had seen.
     pub(crate) stale_writes_rejected: u64,
     pub(crate) stale_writes_accepted: u64,
@@ -63,6 +67,10 @@ pub(crate) struct Counts {
     pub(crate) leases_lost: u64,
     /// Calls that the store did not answer.
     pub(crate) store_errors: u64,
+    /// Workers that were stopped for a while.
+    pub(crate) pauses: u64,
+    /// Workers that were killed.
+    pub(crate) kills: u64,
 }
 
 impl Referee {
@@ -81,6 +89,8 @@ impl Referee {
                 counts: Counts::default(),
                 acquire: histogram(),
                 handover: histogram(),
+                holder_killed_at: None,
+                longest_wait_after_kill: None,
                 first_trouble: None,
                 recording: record.then(Recording::default),
             }),
@@ -94,6 +104,40 @@ impl Referee {
         state.note(self.started.elapsed(), worker, event, &*self.gate)
     }
 
+    /// Who is in, if anybody is.
+    pub(crate) fn holder(&self) -> Option<usize> {
+        self.state().inside.first().copied()
+    }
+
+    /// A worker is about to be stopped for a while.
+    pub(crate) fn paused(&self, worker: usize) {
+        let mut state = self.state();
+        let now = self.started.elapsed();
+        state.paused(now, worker);
+    }
+
+    /// It goes on.
+    pub(crate) fn resumed(&self, worker: usize) {
+        let mut state = self.state();
+        let now = self.started.elapsed();
+        state.resumed(now, worker);
+    }
+
+    /// A worker was killed. What it said before that may still be on its way.
+    pub(crate) fn killed(&self, worker: usize) {
+        let mut state = self.state();
+        let now = self.started.elapsed();
+        state.counts.kills += 1;
+        state.seats[worker].killed_at = Some(now);
+    }
+
+    /// All that a worker has said was heard, and it is gone. Another may take its seat.
+    pub(crate) fn gone(&self, worker: usize) {
+        let mut state = self.state();
+        let now = self.started.elapsed();
+        state.gone(now, worker);
+    }
+
     /// What is counted so far, and since when.
     pub(crate) fn so_far(&self) -> (Duration, Counts) {
         (self.started.elapsed(), self.state().counts)
@@ -103,16 +147,21 @@ impl Referee {
     pub(crate) fn finish(&self) -> Tally {
         let mut state = self.state();
         let elapsed = self.started.elapsed();
-        for worker in state.inside.clone() {
+        for worker in 0..state.seats.len() {
+            state.resumed(elapsed, worker);
             state.left(elapsed, worker);
         }
-        let State { seats, counts, acquire, handover, first_trouble, recording, .. } = &mut *state;
+        // Who still waits has waited that long.
+        state.waited_after_kill(elapsed);
+        let State { seats, counts, acquire, handover, longest_wait_after_kill, first_trouble, recording, .. } =
+            &mut *state;
         Tally {
             elapsed,
             counts: *counts,
             by_worker: seats.iter().map(|seat| seat.acquisitions).collect(),
             acquire: acquire.clone(),
             handover: handover.clone(),
+            longest_wait_after_kill: *longest_wait_after_kill,
             first_trouble: first_trouble.take(),
             recording: recording.take(),
         }
@@ -138,6 +187,9 @@ struct State {
     counts: Counts,
     acquire: Histogram<u64>,
     handover: Histogram<u64>,
+    /// When a worker was killed that was in, if nobody has entered since.
+    holder_killed_at: Option<Duration>,
+    longest_wait_after_kill: Option<Duration>,
     first_trouble: Option<String>,
     recording: Option<Recording>,
 }
@@ -147,7 +199,16 @@ struct State {
 struct Seat {
     seeks_since: Option<Duration>,
     inside_since: Option<Duration>,
+    /// Of its latest entry.
+    token: Option<FencingToken>,
     acquisitions: u64,
+    /// Since when it is stopped.
+    paused_at: Option<Duration>,
+    /// It was stopped since it asked for the lease.
+    paused_seeking: bool,
+    /// It was stopped while it was in.
+    paused_inside: bool,
+    killed_at: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -160,9 +221,13 @@ struct LastEntry {
 impl State {
     fn note(&mut self, now: Duration, worker: usize, event: Event, gate: &dyn Gate) -> Verdict {
         match event {
-            Event::Seek => self.seats[worker].seeks_since = Some(now),
+            Event::Seek => {
+                let seat = &mut self.seats[worker];
+                seat.seeks_since = Some(now);
+                seat.paused_seeking = seat.paused_at.is_some();
+            }
             Event::Enter { token } => {
-                self.entered(now, worker);
+                self.entered(now, worker, token);
                 return self.written(now, worker, token, gate);
             }
             Event::Write { token } => return self.written(now, worker, token, gate),
@@ -176,27 +241,45 @@ impl State {
         Verdict::Noted
     }
 
-    fn entered(&mut self, now: Duration, worker: usize) {
+    fn entered(&mut self, now: Duration, worker: usize, token: FencingToken) {
+        // A worker that is in already has failed to say that it left; it is in once.
+        self.left(now, worker);
         self.counts.acquisitions += 1;
-        self.seats[worker].acquisitions += 1;
+        self.waited_after_kill(now);
         if let Some(since) = self.seats[worker].seeks_since.take() {
             record(&mut self.acquire, now - since);
         }
         if let Some(free) = self.last.filter(|last| last.worker != worker).and_then(|last| self.came_free(last)) {
             record(&mut self.handover, now.saturating_sub(free));
         }
-        let others = self.inside.iter().filter(|&&other| other != worker).count();
-        self.counts.overlaps += others as u64;
-        if others > 0
+        self.count_overlaps(now, worker, token);
+        self.inside.push(worker);
+        let seat = &mut self.seats[worker];
+        seat.acquisitions += 1;
+        seat.inside_since = Some(now);
+        seat.token = Some(token);
+        // What it says arrives though it was stopped just after it had said so.
+        seat.paused_inside = seat.paused_at.is_some();
+        self.last = Some(LastEntry { worker, at: now, left: None });
+    }
+
+    /// A worker enters while others are in. A pause excuses it only if the one whose lease is older was paused, as that
+    /// is the one that should be out.
+    fn count_overlaps(&mut self, now: Duration, worker: usize, token: FencingToken) {
+        for &other in &self.inside {
+            let (entering, inside) = (&self.seats[worker], &self.seats[other]);
+            let is_late = inside.token.is_some_and(|others| token < others);
+            if if is_late { entering.paused_seeking } else { inside.paused_inside } {
+                self.counts.overlaps_by_pause += 1;
+            } else {
+                self.counts.overlaps += 1;
+            }
+        }
+        if !self.inside.is_empty()
             && let Some(recording) = &mut self.recording
         {
             recording.incident(now);
         }
-        // A worker that is in already has failed to say that it left; it is in once.
-        self.left(now, worker);
-        self.inside.push(worker);
-        self.seats[worker].inside_since = Some(now);
-        self.last = Some(LastEntry { worker, at: now, left: None });
     }
 
     /// When the lease of an entry came free: when its holder left, or when it ran out before that.
@@ -233,7 +316,47 @@ impl State {
     fn mark(&mut self, now: Duration, worker: usize, kind: MarkKind) {
         if let Some(recording) = &mut self.recording {
             recording.incident(now);
-            recording.mark(worker, now, kind);
+            recording.mark(Mark { worker, at: now, kind });
+        }
+    }
+
+    fn paused(&mut self, now: Duration, worker: usize) {
+        self.counts.pauses += 1;
+        let seat = &mut self.seats[worker];
+        seat.paused_at = Some(now);
+        seat.paused_seeking = true;
+        seat.paused_inside = true;
+    }
+
+    fn resumed(&mut self, now: Duration, worker: usize) {
+        if let Some(from) = self.seats[worker].paused_at.take()
+            && let Some(recording) = &mut self.recording
+        {
+            recording.pause(Hold { worker, from, to: now });
+        }
+    }
+
+    fn gone(&mut self, now: Duration, worker: usize) {
+        let killed_at = self.seats[worker].killed_at.take();
+        if let Some(killed_at) = killed_at {
+            self.mark(now, worker, MarkKind::Killed);
+            if self.seats[worker].inside_since.is_some() {
+                self.holder_killed_at.get_or_insert(killed_at);
+            }
+        }
+        self.resumed(now, worker);
+        self.left(now, worker);
+        if self.last.is_some_and(|last| last.worker == worker) && killed_at.is_some() {
+            // Its lease was not handed over, it ran out.
+            self.last = None;
+        }
+        self.seats[worker].seeks_since = None;
+    }
+
+    fn waited_after_kill(&mut self, now: Duration) {
+        if let Some(killed_at) = self.holder_killed_at.take() {
+            let waited = now.saturating_sub(killed_at);
+            self.longest_wait_after_kill = self.longest_wait_after_kill.max(Some(waited));
         }
     }
 
@@ -369,6 +492,68 @@ mod tests {
         assert_eq!(handovers(Scenario::Expiry, ran_out), (1, 7), "free since 200 ms");
         let overlapping = vec![(0, 0, enter(7)), (207, 1, enter(8))];
         assert_eq!(handovers(Scenario::Renew, overlapping), (0, 0), "it was never free");
+    }
+
+    #[test]
+    fn a_pause_excuses_the_one_that_should_be_out_and_nobody_else() {
+        let of_one_pair = |tell: &dyn Fn(&Referee)| {
+            let referee = referee(Scenario::Mutex, FencedCell::new(0));
+            tell(&referee);
+            let counts = referee.finish().counts;
+            assert_eq!(counts.overlaps + counts.overlaps_by_pause, 1);
+            counts.overlaps_by_pause == 1
+        };
+        assert!(of_one_pair(&|referee| {
+            let _ = referee.hear(0, enter(10));
+            referee.paused(0);
+            let _ = referee.hear(1, enter(11));
+        }));
+        assert!(
+            of_one_pair(&|referee| {
+                let _ = referee.hear(0, Event::Seek);
+                referee.paused(0);
+                referee.resumed(0);
+                let _ = referee.hear(1, enter(11));
+                let _ = referee.hear(0, enter(10));
+            }),
+            "it was stopped between the grant and the entry, and comes late"
+        );
+        assert!(
+            !of_one_pair(&|referee| {
+                let _ = referee.hear(0, enter(10));
+                let _ = referee.hear(1, Event::Seek);
+                referee.paused(1);
+                referee.resumed(1);
+                let _ = referee.hear(1, enter(11));
+            }),
+            "the one that should be out was never stopped"
+        );
+        assert!(
+            !of_one_pair(&|referee| {
+                referee.paused(0);
+                referee.resumed(0);
+                let _ = referee.hear(0, enter(10));
+                let _ = referee.hear(1, enter(11));
+            }),
+            "a pause before the stay is no excuse"
+        );
+    }
+
+    #[test]
+    fn the_wait_after_a_kill_is_from_the_death_of_a_holder_to_the_next_entry() {
+        let ms = Duration::from_millis;
+        let gate = FencedCell::new(0);
+        let referee = referee(Scenario::Mutex, FencedCell::new(0));
+        let mut state = referee.state();
+        let _ = state.note(ms(0), 0, enter(1), &gate);
+        state.seats[1].killed_at = Some(ms(1));
+        state.gone(ms(2), 1);
+        assert_eq!(state.holder_killed_at, None, "it was not in");
+        state.seats[0].killed_at = Some(ms(10));
+        state.gone(ms(12), 0);
+        let _ = state.note(ms(2010), 1, enter(2), &gate);
+        assert_eq!(state.longest_wait_after_kill, Some(ms(2000)));
+        assert_eq!(state.handover.len(), 0, "the dead hand over nothing");
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub(crate) struct Report {
     /// Without its credentials.
     store: String,
     workers: usize,
+    workers_are: WorkersAre,
     /// How long they were to fight.
     seconds: u64,
     ttl_ms: f64,
@@ -25,6 +26,8 @@ pub(crate) struct Report {
     acquisitions_by_worker: Spread,
     /// Pairs of workers that were in at once.
     overlaps: u64,
+    /// The same, where the one with the older lease had been paused; not among `overlaps`.
+    overlaps_by_pause: u64,
     stale_writes_rejected: u64,
     stale_writes_accepted: u64,
     /// Writes that the gate refused though no later lease had written.
@@ -36,6 +39,26 @@ pub(crate) struct Report {
     handover_ms: Percentiles,
     /// From the request to the entry.
     acquire_ms: Percentiles,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    faults: Option<Faults>,
+}
+
+/// What a worker is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WorkersAre {
+    Tasks,
+    Processes,
+}
+
+/// What was done to the workers, and what came of it.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Faults {
+    seed: u32,
+    pauses: u64,
+    kills: u64,
+    /// From the death of a worker that was in to the next entry.
+    longest_wait_after_kill_ms: Option<f64>,
 }
 
 /// In milliseconds; nothing when nothing was measured.
@@ -53,13 +76,23 @@ pub(crate) struct Spread {
 }
 
 impl Report {
-    pub(crate) fn new(plan: &Plan, store: String, tally: &Tally) -> Self {
+    pub(crate) fn new(plan: &Plan, store: String, workers_are: WorkersAre, seed: Option<u32>, tally: &Tally) -> Self {
         let Plan { scenario, workers, length, ttl, hold } = plan;
-        let Tally { elapsed, counts, by_worker, acquire, handover, first_trouble: _, recording: _ } = tally;
+        let Tally {
+            elapsed,
+            counts,
+            by_worker,
+            acquire,
+            handover,
+            longest_wait_after_kill,
+            first_trouble: _,
+            recording: _,
+        } = tally;
         Self {
             scenario: *scenario,
             store,
             workers: *workers,
+            workers_are,
             seconds: length.as_secs(),
             ttl_ms: ttl.as_secs_f64() * 1e3,
             hold_ms: hold.as_secs_f64() * 1e3,
@@ -70,6 +103,7 @@ impl Report {
                 most: by_worker.iter().copied().max().unwrap_or(0),
             },
             overlaps: counts.overlaps,
+            overlaps_by_pause: counts.overlaps_by_pause,
             stale_writes_rejected: counts.stale_writes_rejected,
             stale_writes_accepted: counts.stale_writes_accepted,
             fresh_writes_rejected: counts.fresh_writes_rejected,
@@ -77,6 +111,12 @@ impl Report {
             store_errors: counts.store_errors,
             handover_ms: Percentiles::of(handover),
             acquire_ms: Percentiles::of(acquire),
+            faults: seed.map(|seed| Faults {
+                seed,
+                pauses: counts.pauses,
+                kills: counts.kills,
+                longest_wait_after_kill_ms: longest_wait_after_kill.map(|wait| wait.as_secs_f64() * 1e3),
+            }),
         }
     }
 
@@ -186,13 +226,19 @@ pub(crate) fn table(reports: &[Report]) -> String {
         ("stale writes accepted", |report| grouped(report.stale_writes_accepted)),
         ("leases lost", |report| grouped(report.leases_lost)),
     ];
-    const TROUBLES: &[Row] = &[
+    const OCCASIONAL: &[Row] = &[
+        ("pauses", |report| grouped(report.faults.map_or(0, |faults| faults.pauses))),
+        ("overlaps by a pause", |report| grouped(report.overlaps_by_pause)),
+        ("kills", |report| grouped(report.faults.map_or(0, |faults| faults.kills))),
+        ("longest wait after a kill ms", |report| {
+            report.faults.and_then(|faults| faults.longest_wait_after_kill_ms).map_or("0".to_owned(), short)
+        }),
         ("fresh writes refused", |report| grouped(report.fresh_writes_rejected)),
         ("store errors", |report| grouped(report.store_errors)),
     ];
     let mut rows = ROWS.to_vec();
-    // What is none of the contest's subjects is shown when there is something to show.
-    rows.extend(TROUBLES.iter().filter(|(_, cell)| reports.iter().any(|report| cell(report) != "0")));
+    // What does not happen in every contest is shown when it has.
+    rows.extend(OCCASIONAL.iter().filter(|(_, cell)| reports.iter().any(|report| cell(report) != "0")));
 
     let cells: Vec<Vec<String>> = rows.iter().map(|(_, cell)| reports.iter().map(cell).collect()).collect();
     let widths: Vec<_> =
@@ -253,7 +299,7 @@ mod tests {
         let mut tally = Referee::new(&plan, FencedCell::new(0), false).finish();
         tally.counts = counts;
         tally.elapsed = plan.length;
-        Report::new(&plan, "memory://".to_owned(), &tally)
+        Report::new(&plan, "memory://".to_owned(), WorkersAre::Tasks, None, &tally)
     }
 
     #[test]

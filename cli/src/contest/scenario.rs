@@ -67,7 +67,7 @@ impl Scenario {
 }
 
 /// One contest, with every option decided.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) scenario: Scenario,
     pub(crate) workers: usize,

@@ -13,6 +13,9 @@ use crate::contest::scenario::Plan;
 use crate::contest::worker::Worker;
 use crate::failure::Failure;
 
+/// How long a worker may take to end once it is told to.
+const GRACE: Duration = Duration::from_secs(10);
+
 /// Runs the workers as tasks of this process, until the contest is over. Each has a [`Locks`] of its own, so that they
 /// meet in the store alone, as processes would.
 pub(crate) async fn fight(plan: &Plan, store: &Store, resource: &Key, referee: &Arc<Referee>) -> Result<(), Failure> {
@@ -31,14 +34,13 @@ pub(crate) async fn fight(plan: &Plan, store: &Store, resource: &Key, referee: &
         return failed;
     }
     // Who hangs in a call to the store is left there.
-    let grace = plan.ttl.saturating_add(Duration::from_secs(5));
     let all_ended = async {
         while let Some(ended) = workers.join_next().await {
             settled(ended)?;
         }
         Ok(())
     };
-    tokio::time::timeout(grace, all_ended).await.unwrap_or(Ok(()))
+    tokio::time::timeout(GRACE, all_ended).await.unwrap_or(Ok(()))
 }
 
 /// No worker ends by itself but by a failure.

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -23,17 +23,23 @@ const MOST_HOLDS: usize = 300;
 const MOST_ROWS: usize = 64;
 /// The smallest width that the eye can see.
 const PIXEL: f64 = 1.0;
+/// What gives up a pixel to be told from its neighbour.
+const WIDE: f64 = 4.0;
 
 const HELD: &str = "#3b76b5";
 const MERGED: &str = "#a9c6e3";
 const OVERLAP: &str = "#d62728";
 const REJECTED: &str = "#111111";
 const ACCEPTED: &str = "#a100c2";
+const PAUSED: &str = "#e08a00";
+const KILLED: &str = "#111111";
 
 /// One contest as a picture, to be put below others.
 pub(crate) struct Section {
     svg: String,
     height: f64,
+    /// Workers were paused or killed.
+    has_faults: bool,
 }
 
 /// Puts sections below each other, under one legend: a whole SVG that needs nothing else.
@@ -45,7 +51,7 @@ pub(crate) fn picture(sections: &[Section]) -> String {
          fill=\"#222222\">\n<title>leasehold contest: who held the lease when</title>\n<rect width=\"{WIDTH}\" \
          height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
-    svg.push_str(&legend());
+    svg.push_str(&legend(sections.iter().any(|section| section.has_faults)));
     let mut top = LEGEND;
     for section in sections {
         let _ = writeln!(svg, "<g transform=\"translate(0 {top})\">\n{}</g>", section.svg);
@@ -66,8 +72,10 @@ pub(crate) fn section(plan: &Plan, store: &str, tally: &Tally) -> Section {
     drawing.headings(plan, store, tally, recording);
     drawing.grid();
     drawing.holds();
+    drawing.pauses(recording.pauses());
     drawing.marks(recording.marks());
-    Section { svg: drawing.svg, height: HEAD + rows as f64 * row + FOOT }
+    let height = HEAD + rows as f64 * row + FOOT;
+    Section { svg: drawing.svg, height, has_faults: tally.counts.pauses + tally.counts.kills > 0 }
 }
 
 /// The part of the contest that is shown.
@@ -124,8 +132,12 @@ impl Drawing {
             shown(*ttl)
         );
         self.text(LEFT, 18.0, "font-size=\"15\" font-weight=\"bold\"", &title);
+        let by_pause = match counts.overlaps_by_pause {
+            0 => String::new(),
+            overlaps => format!(" and {} by a pause", grouped(overlaps)),
+        };
         let summary = format!(
-            "{} {}, {} {}, {} stale {} refused, {} accepted, {} {} lost",
+            "{} {}, {} {}{by_pause}, {} stale {} refused, {} accepted, {} {} lost",
             grouped(counts.acquisitions),
             plural(counts.acquisitions, "acquisition"),
             grouped(counts.overlaps),
@@ -210,18 +222,29 @@ impl Drawing {
         self.path(&overlapping, OVERLAP, "");
     }
 
+    fn pauses(&mut self, pauses: &[Hold]) {
+        let mut path = String::new();
+        for &Hold { worker, from, to } in pauses {
+            if worker < self.rows && from < self.window.to && to > self.window.from {
+                let (from, to) = (self.window.x(from), self.window.x(to));
+                let top = self.top(worker) + self.row - 3.5;
+                let _ = write!(path, "M{from:.1} {top:.1}h{:.1}v3h-{0:.1}z", to - from);
+            }
+        }
+        self.path(&path, PAUSED, "");
+    }
+
     fn marks(&mut self, marks: &[Mark]) {
-        /// Closer than this, two crosses are one.
+        /// Closer than this, two marks of a kind are one.
         const APART: f64 = 3.0;
-        let (mut rejected, mut accepted) = (String::new(), String::new());
-        let mut latest: BTreeMap<(usize, bool), f64> = BTreeMap::new();
+        let (mut rejected, mut accepted, mut killed) = (String::new(), String::new(), String::new());
+        let mut latest: HashMap<(usize, MarkKind), f64> = HashMap::new();
         for &Mark { worker, at, kind } in marks {
             if worker >= self.rows || !(self.window.from..=self.window.to).contains(&at) {
                 continue;
             }
             let x = self.window.x(at);
-            let is_rejected = kind == MarkKind::Rejected;
-            match latest.insert((worker, is_rejected), x) {
+            match latest.insert((worker, kind), x) {
                 Some(before) if x - before < APART => continue,
                 _ => {}
             }
@@ -229,6 +252,7 @@ impl Drawing {
             let _ = match kind {
                 MarkKind::Rejected => write!(rejected, "M{:.1} {:.1}l8 8m0 -8l-8 8", x - 4.0, y - 4.0),
                 MarkKind::StaleAccepted => write!(accepted, "M{x:.1} {:.1}l6 6l-6 6l-6 -6z", y - 6.0),
+                MarkKind::Killed => write!(killed, "M{:.1} {:.1}h10l-5 9z", x - 5.0, y - 5.0),
             };
         }
         // A halo first, so that a cross is seen on any colour.
@@ -242,15 +266,21 @@ impl Drawing {
             }
         }
         self.path(&accepted, ACCEPTED, "stroke=\"#ffffff\"");
+        self.path(&killed, KILLED, "stroke=\"#ffffff\"");
     }
 
-    /// Spans of time as places on the axis, those closer than a pixel as one.
+    /// Spans of time as places on the axis. Those closer than a pixel are one, unless both are wide enough to be seen
+    /// apart.
     fn merged(&self, spans: impl Iterator<Item = (Duration, Duration)>) -> Vec<Segment> {
         let mut segments: Vec<Segment> = Vec::new();
         for (from, to) in spans {
             let from = self.window.x(from);
             let to = self.window.x(to).max(from + PIXEL);
             match segments.last_mut() {
+                Some(last) if from - last.to < PIXEL && (last.to - last.from).min(to - from) >= WIDE => {
+                    last.to = from - PIXEL;
+                    segments.push(Segment { from, to, stays: 1 });
+                }
                 Some(last) if from - last.to < PIXEL => {
                     last.to = last.to.max(to);
                     last.stays += 1;
@@ -347,7 +377,7 @@ impl Scale {
     }
 }
 
-fn legend() -> String {
+fn legend(faults: bool) -> String {
     let mut svg = String::new();
     let mut x = LEFT;
     let mut entry = |symbol: &str, text: &str| {
@@ -356,11 +386,15 @@ fn legend() -> String {
     };
     let block = |colour| format!("<rect y=\"-6\" width=\"16\" height=\"12\" fill=\"{colour}\"/>");
     entry(&block(HELD), "is in");
-    entry(&block(MERGED), "in several times, less than a pixel apart");
+    entry(&block(MERGED), "several stays within a pixel");
     entry(&block(OVERLAP), "two are in at once");
     let cross = format!("<path d=\"M4 -4l8 8m0 -8l-8 8\" stroke=\"{REJECTED}\" stroke-width=\"2.2\" fill=\"none\"/>");
     entry(&cross, "its write is refused");
     entry(&format!("<path d=\"M8 -6l6 6l-6 6l-6 -6z\" fill=\"{ACCEPTED}\"/>"), "its stale write is accepted");
+    if faults {
+        entry(&format!("<rect y=\"-2\" width=\"16\" height=\"3\" fill=\"{PAUSED}\"/>"), "is paused");
+        entry(&format!("<path d=\"M3 -5h10l-5 9z\" fill=\"{KILLED}\"/>"), "is killed");
+    }
     svg
 }
 

@@ -58,7 +58,7 @@ impl<L: Link> Worker<L> {
     async fn acquire(&self) -> Option<Result<Lease, Error>> {
         let Plan { scenario, workers: _, length, ttl, hold } = &self.plan;
         // To wait all through the contest is normal, so nobody gives up before it ends.
-        let longer_than_the_contest = length.saturating_add(*ttl).saturating_add(*hold) * 2;
+        let longer_than_the_contest = length.saturating_add(*ttl).saturating_add(*hold).saturating_mul(2);
         let request = self.locks.lock(self.resource.clone());
         let acquired =
             request.ttl(*ttl).wait(longer_than_the_contest).renewal(scenario.renewal()).require_fencing().acquire();
