@@ -99,6 +99,15 @@ fn a_paused_worker_loses_its_lease_and_a_killed_one_is_replaced() {
 }
 
 #[test]
+fn whom_a_fault_hits_is_whom_the_referee_takes_it_for() {
+    // Were they mixed up, the end of a worker that was killed would be taken for that of one that was not.
+    let (report, _) =
+        Contest::new(&["--scenario", "mutex", "--workers", "6", "--seconds", "2", "--ttl", "100ms", "--kill"]).run();
+    assert!(count(&report, "kills") > 3, "{report}");
+    assert!(count(&report["acquisitions_by_worker"], "fewest") > 0, "{report}");
+}
+
+#[test]
 fn no_worker_outlives_a_contest_that_is_told_to_end() {
     for (told, status) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let mut contest = Contest::new(&["--scenario", "mutex", "--workers", "4", "--seconds", "60"]);

@@ -29,7 +29,7 @@ pub(crate) struct Fleet {
     resource: Key,
     members: Vec<Member>,
     /// The sockets of those that are ready and have not started.
-    waiting: Vec<Wire>,
+    waiting: Vec<(usize, Wire)>,
 }
 
 /// Hears when this process is asked to end. It listens from the moment it is made, which should be before there is any
@@ -110,11 +110,13 @@ impl Fleet {
 
     async fn gather_all(&mut self) -> Result<(), Failure> {
         let mut joining = JoinSet::new();
-        for _ in 0..self.plan.workers {
+        for worker in 0..self.plan.workers {
             let (member, wire) = self.start()?;
             self.members.push(member);
-            joining.spawn(join(wire, self.assignment()));
+            let joined = join(wire, self.assignment());
+            joining.spawn(async move { joined.await.map(|wire| (worker, wire)) });
         }
+        // They come in any order, and each keeps the number of its process.
         while let Some(joined) = joining.join_next().await {
             self.waiting.push(joined.map_err(broke_down)??);
         }
@@ -124,7 +126,7 @@ impl Fleet {
     async fn fight_on(&mut self, referee: &Arc<Referee>, mut chaos: Option<Chaos>) -> Result<(), Failure> {
         let stop = CancellationToken::new();
         let mut serving = JoinSet::new();
-        for (worker, wire) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
+        for (worker, wire) in std::mem::take(&mut self.waiting) {
             serving.spawn(serve(worker, wire, referee.clone(), stop.clone()));
         }
         let ends = Instant::now() + self.plan.length;
@@ -138,9 +140,7 @@ impl Fleet {
                     // What the last words of one that was killed were cut down to does not matter.
                     if !self.members[worker].killed {
                         ended?;
-                        let status = self.members[worker].child.wait().await;
-                        let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-                        return Err(Failure::io(format!("worker {}", worker + 1), io::Error::other(status)));
+                        return Err(self.members[worker].ended_by_itself(worker).await);
                     }
                     self.replace(worker, referee, &mut serving, &stop).await?;
                 }
@@ -251,6 +251,17 @@ impl Fleet {
 }
 
 impl Member {
+    /// Why a worker is gone whose socket was closed though nobody had told it to end.
+    async fn ended_by_itself(&mut self, worker: usize) -> Failure {
+        const ENDS_SOON: Duration = Duration::from_secs(1);
+        let status = match tokio::time::timeout(ENDS_SOON, self.child.wait()).await {
+            Ok(Ok(status)) => status.to_string(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it hung up".to_owned(),
+        };
+        Failure::io(format!("worker {} ended by itself", worker + 1), io::Error::other(status))
+    }
+
     fn send(&self, signal: Signal) {
         // The number is the process's own as long as it is not reaped, and then there is none.
         if let Some(pid) = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {

@@ -50,7 +50,7 @@ impl<'a> Progress<'a> {
         // A line that cannot be shown is no reason to stop.
         let _ = write!(
             stderr(),
-            "{clear}{}: {elapsed:.1} of {} s, {} acquisitions, {} overlaps, {} stale writes refused{end}",
+            "{clear}{}: {elapsed:.1} of {} s, acquisitions {}, overlaps {}, stale writes refused {}{end}",
             self.plan.scenario.name(),
             self.plan.length.as_secs(),
             grouped(counts.acquisitions),

@@ -158,10 +158,18 @@ impl Report {
                 plural(*overlaps, "time")
             );
         }
+        let never_two = match self.overlaps_by_pause {
+            0 => "never were two in at once".to_owned(),
+            pauses => format!(
+                "two were in at once only where the one that should have been out was paused, {} {}",
+                grouped(pauses),
+                plural(pauses, "time")
+            ),
+        };
         match self.scenario {
             Scenario::Mutex => {
                 let workers = format!("{workers} {}", plural(*workers as u64, "worker"));
-                format!("{name}: {workers} held the lease {times} between them, and never were two in at once.")
+                format!("{name}: {workers} held the lease {times} between them, and {never_two}.")
             }
             Scenario::Renew => {
                 let lost = match leases_lost {
@@ -171,8 +179,8 @@ impl Report {
                     }
                 };
                 format!(
-                    "{name}: the work took {hold} under a lease of {ttl} that renewed itself, {times}: {lost}, and never \
-                     were two in at once."
+                    "{name}: the work took {hold} under a lease of {ttl} that renewed itself, {times}: {lost}, and \
+                     {never_two}."
                 )
             }
             Scenario::Expiry if *overlaps == 0 => {
@@ -315,6 +323,16 @@ mod tests {
                 let report = report(scenario, counts);
                 assert_eq!(report.sentence().contains("FAILED"), report.failed(), "{}", report.sentence());
             }
+        }
+    }
+
+    #[test]
+    fn an_overlap_by_a_pause_is_told_and_is_no_failure() {
+        let counts = Counts { acquisitions: 9, overlaps_by_pause: 2, ..Counts::default() };
+        for scenario in [Scenario::Mutex, Scenario::Renew] {
+            let report = report(scenario, counts);
+            assert!(!report.failed());
+            assert!(report.sentence().contains("was paused, 2 times"), "{}", report.sentence());
         }
     }
 

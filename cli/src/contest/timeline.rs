@@ -152,7 +152,7 @@ impl Drawing {
         let mut note = Vec::new();
         if !self.window.whole {
             let around = match recording.first_incident() {
-                Some(_) => ", around the first overlap or refused write",
+                Some(_) => ", around the first overlap, refused write or kill",
                 None => "",
             };
             note.push(format!(

@@ -283,10 +283,18 @@ impl Waiter<'_> {
     /// Listens before the try that confirms that it is still held, so that a release between the two is heard. Without
     /// hints, time alone wakes us.
     async fn arm(&self, head: &mut Head) {
-        if head.hints.is_none() && self.locks.store().capabilities().hints {
-            let watch = self.locks.store().watch(&self.terms.key);
-            head.hints = timeout_at(self.deadline, watch).await.ok().and_then(Result::ok);
+        /// A listener that cannot be had costs this once in a while, and not the wait.
+        const LIMIT: Duration = Duration::from_millis(500);
+        const AGAIN_AFTER: Duration = Duration::from_secs(5);
+
+        let now = Instant::now();
+        let deaf = head.deaf_until.is_some_and(|deaf_until| now < deaf_until);
+        if head.hints.is_some() || deaf || !self.locks.store().capabilities().hints {
+            return;
         }
+        let watch = self.locks.store().watch(&self.terms.key);
+        head.hints = timeout_at(self.deadline.min(now + LIMIT), watch).await.ok().and_then(Result::ok);
+        head.deaf_until = head.hints.is_none().then(|| now + AGAIN_AFTER);
     }
 
     /// Asks the store, or says when to ask it next.

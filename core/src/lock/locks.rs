@@ -102,7 +102,6 @@ impl Locks {
     pub async fn close(&self) {
         self.0.chores.close();
         self.0.chores.wait().await;
-        self.0.chores.reopen();
     }
 
     pub(super) fn store(&self) -> &dyn AtomicStore {

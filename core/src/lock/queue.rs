@@ -33,6 +33,8 @@ pub(super) struct Queue {
 pub(super) struct Head {
     /// The listener, armed once for all who come to be head.
     pub(super) hints: Option<Hints>,
+    /// Until when it is not worth while to try to listen again.
+    pub(super) deaf_until: Option<Instant>,
     /// Until when a try is known to fail unless something wakes us: the last head holds the lease.
     pub(super) quiet_until: Option<Instant>,
 }

@@ -231,6 +231,19 @@ async fn lost_hints_and_a_crashed_holder_cost_the_ttl_and_one_interval() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_listener_that_hangs_costs_an_interval_and_not_the_wait() {
+    let rig = Rig::with_plan(Plan::none().from(Operation::Watch, 1, Fault::Hang));
+    let b = rig.b.lock(RESOURCE).ttl(seconds(300.0)).acquire().await.unwrap();
+    let waiter = tokio::spawn(rig.a.lock(RESOURCE).wait(seconds(100.0)).acquire());
+    sleep(seconds(20.0)).await;
+    assert!(rig.link.calls(Operation::Watch) <= 5, "and it is not tried all the time");
+    let released = Instant::now();
+    drop(b);
+    drop(waiter.await.unwrap().unwrap());
+    assert!(released.elapsed() <= seconds(1.0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_without_hints_is_asked_again_at_growing_pauses() {
     let rig = Rig::with_plan(Plan::none().from(Operation::Watch, 1, Fault::Refuse));
     let b = rig.b.lock(RESOURCE).ttl(seconds(300.0)).acquire().await.unwrap();
