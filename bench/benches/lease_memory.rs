@@ -65,7 +65,7 @@ fn lease(c: &mut Criterion) {
     group.bench_function("the store alone: try_add and try_remove", |b| {
         b.iter(|| {
             runtime.block_on(async {
-                black_box(store.try_add(&key, value.clone(), ttl).await.expect("an answer"));
+                let _ = black_box(store.try_add(&key, value.clone(), ttl).await.expect("an answer"));
                 assert!(store.try_remove(&key, &value).await.expect("an answer").is_applied());
             });
         });
@@ -77,7 +77,7 @@ fn lease(c: &mut Criterion) {
             b.iter(|| {
                 runtime.block_on(async {
                     let lease = locks.lock("orders:42").renewal(renewal).acquire().await.expect("a free lock");
-                    black_box(lease.release().await.expect("an answer"));
+                    let _ = black_box(lease.release().await.expect("an answer"));
                 });
             });
         });

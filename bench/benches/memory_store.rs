@@ -22,7 +22,7 @@ fn runtime() -> Runtime {
 async fn fill(store: &MemoryStore, ttl: Ttl) {
     for number in 0..MANY {
         let key = Key::new(format!("key:{number}")).expect("a key");
-        black_box(store.try_add(&key, Bytes::from_static(b"value"), ttl).await.expect("an answer"));
+        let _ = black_box(store.try_add(&key, Bytes::from_static(b"value"), ttl).await.expect("an answer"));
     }
 }
 
@@ -38,7 +38,7 @@ fn million(c: &mut Criterion) {
             b.iter(|| {
                 runtime.block_on(async {
                     let lease = locks.lock("orders:42").renewal(Renewal::Off).acquire().await.expect("a free lock");
-                    black_box(lease.release().await.expect("an answer"));
+                    let _ = black_box(lease.release().await.expect("an answer"));
                 });
             });
         });
@@ -56,7 +56,7 @@ fn expiry(_: &mut Criterion) {
         let mut times = Vec::new();
         while store.len() > 1 {
             let started = Instant::now();
-            black_box(store.try_add(&key, Bytes::new(), Ttl::MAX).await.expect("an answer"));
+            let _ = black_box(store.try_add(&key, Bytes::new(), Ttl::MAX).await.expect("an answer"));
             times.push(started.elapsed());
         }
         times.sort_unstable();
