@@ -31,7 +31,8 @@ pub trait AtomicStore: Send + Sync {
     /// Writes the value if nothing live is there, else hands back what is, so that no second trip is needed.
     ///
     /// The entry ends `ttl` after the write, and no read moves that. The revision is larger than that of every earlier
-    /// write of this key, also across removal and expiry.
+    /// write of this key, also across removal and expiry. What `Exists` hands back was not read by that: a sliding entry
+    /// does not live on for it.
     ///
     /// # Errors
     ///
@@ -57,14 +58,15 @@ pub trait AtomicStore: Send + Sync {
     async fn try_remove(&self, key: &Key, expected: &[u8]) -> Result<Outcome, Error>;
 
     /// Sets the time left to `ttl`, longer or shorter, if the entry is live and has the expected value. It never
-    /// revives what has expired, changes no value and mints no revision.
+    /// revives what has expired, changes no value and mints no revision. An entry that slid does so no more.
     ///
     /// # Errors
     ///
     /// After an unknown effect either end may hold.
     async fn try_expire(&self, key: &Key, expected: &[u8], ttl: Ttl) -> Result<Outcome, Error>;
 
-    /// The live entry, if there is one. Reading an entry that was set with a sliding expiry makes it live on.
+    /// The live entry, if there is one. Reading an entry that was set with a sliding expiry makes it live on, and the time
+    /// left that it says is the one after that.
     ///
     /// # Errors
     ///
