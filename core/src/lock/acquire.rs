@@ -1,5 +1,6 @@
 use std::time::{Duration, SystemTime};
 
+use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::Moment;
@@ -133,12 +134,12 @@ impl Terms {
             Ok(AddOutcome::Added(revision)) => self.granted(locks, bid, sent, revision, doubt),
             Ok(AddOutcome::Exists(entry)) if entry.value == bid.value => self.adopt(locks, bid, doubt).await,
             Ok(AddOutcome::Exists(entry)) => {
-                doubt.resolve();
+                drop(doubt.resolve());
                 self.held(locks, &entry)
             }
             Err(error) => {
                 if error.effect() == Effect::None {
-                    doubt.resolve();
+                    drop(doubt.resolve());
                 }
                 Err(error)
             }
@@ -162,7 +163,7 @@ impl Terms {
             )
             .with_store(locks.store().name()));
         };
-        let runtime = doubt.resolve();
+        let runtime = doubt.resolve().unwrap_or_else(Handle::current);
         let Bid { nonce, value, since } = bid;
         let hold = Hold::new(Grant {
             locks: locks.clone(),
@@ -192,18 +193,18 @@ impl Terms {
         let answer = locks.store().try_replace(&self.key, &mine.value, bid.value.clone(), self.plan.ttl);
         match locks.answered_by(sent.instant() + self.plan.valid_for, "acquire", answer).await {
             Ok(ReplaceOutcome::Applied(revision)) => {
-                doubt.resolve();
+                drop(doubt.resolve());
                 self.granted(locks, bid, sent, revision, renewed_doubt)
             }
             // It has ended meanwhile. Whoever is there now is not known, and neither value is ours to keep.
             Ok(ReplaceOutcome::NotApplied) => {
-                renewed_doubt.resolve();
+                drop(renewed_doubt.resolve());
                 Err(Error::new(ErrorKind::Timeout, "acquire", "the grant was over before it was known")
                     .with_store(locks.store().name()))
             }
             Err(error) => {
                 if error.effect() == Effect::None {
-                    renewed_doubt.resolve();
+                    drop(renewed_doubt.resolve());
                 }
                 Err(error)
             }

@@ -135,12 +135,13 @@ impl Hold {
     /// Ends it by the holder's will: nothing is renewed from here on. Says whether it had been lost before.
     pub(super) fn end(self: &Arc<Self>, now: Moment) -> Result<(), Lost> {
         let ended = self.latched(|term| term.release(now));
+        // Who was never watched was never renewed in the background either.
         if self.is_watched.load(Ordering::Acquire) {
             self.locks.0.keeper.forget(self);
-        }
-        // A released lease has no use for the answer.
-        if let Some(renewal) = self.renewal().take() {
-            renewal.abort();
+            // A released lease has no use for the answer.
+            if let Some(renewal) = self.renewal().take() {
+                renewal.abort();
+            }
         }
         if let Some(signal) = self.ended.get() {
             signal.cancel();

@@ -32,40 +32,40 @@ pub(super) struct Doubt<'a> {
     key: &'a Key,
     value: Bytes,
     ttl: Ttl,
-    runtime: Handle,
-    answered: bool,
+    /// Where the reclaim runs; nothing once the answer is known.
+    runtime: Option<Handle>,
 }
 
 impl<'a> Doubt<'a> {
     pub(super) fn about(locks: &'a Locks, key: &'a Key, value: Bytes, ttl: Ttl) -> Self {
-        Self { locks, key, value, ttl, runtime: Handle::current(), answered: false }
+        Self { locks, key, value, ttl, runtime: Some(Handle::current()) }
     }
 
-    /// The store has said what became of the request.
-    pub(super) fn resolve(mut self) -> Handle {
-        self.answered = true;
-        self.runtime.clone()
+    /// The store has said what became of the request. Gives the runtime that it was made on.
+    pub(super) fn resolve(mut self) -> Option<Handle> {
+        self.runtime.take()
     }
 
     /// The store granted it, and nobody will hold it.
     pub(super) fn give_back(mut self) {
-        self.answered = true;
-        self.remove(Trust::NotApplied, Duration::ZERO);
+        if let Some(runtime) = self.runtime.take() {
+            self.remove(&runtime, Trust::NotApplied, Duration::ZERO);
+        }
     }
 
-    fn remove(&self, trust: Trust, and_then: Duration) {
+    fn remove(&self, runtime: &Handle, trust: Trust, and_then: Duration) {
         metrics::counter!("leasehold_reclaims_total").increment(1);
         let ends = self.locks.now().after(self.ttl.as_duration() + and_then);
         let chore = remove(self.locks.clone(), self.key.clone(), self.value.clone(), trust, ends);
-        self.locks.settle(&self.runtime, chore);
+        self.locks.settle(runtime, chore);
     }
 }
 
 impl Drop for Doubt<'_> {
     fn drop(&mut self) {
-        if !self.answered {
+        if let Some(runtime) = self.runtime.take() {
             tracing::debug!(key = %self.key, "an acquisition of unknown outcome is reclaimed");
-            self.remove(Trust::AppliedOnly, self.locks.transport_gives_up_after());
+            self.remove(&runtime, Trust::AppliedOnly, self.locks.transport_gives_up_after());
         }
     }
 }
