@@ -1,0 +1,181 @@
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Effect, Error, ErrorKind};
+use redis::{ErrorKind as DriverKind, RedisError, ServerError};
+
+use crate::store::NAME;
+
+/// The answers of a server that prove that nothing was written, by their code, each with its kind and what it means.
+/// After every other one a write may have been applied.
+///
+/// Those that a script can raise itself (`OOM`, `READONLY`, `NOPERM`, `WRONGTYPE` and the like) prove it because each
+/// script reads first, and its first write is refused before any is done.
+const REFUSALS: &[(&str, ErrorKind, &str)] = &[
+    // Refused before the command is looked at.
+    ("NOAUTH", ErrorKind::Unauthorized, "the connection is not authenticated"),
+    ("WRONGPASS", ErrorKind::Unauthorized, "the user or the password is wrong"),
+    ("LOADING", ErrorKind::Unavailable, "the server is still loading its data"),
+    ("BUSY", ErrorKind::Unavailable, "the server is busy with somebody's long script"),
+    ("MASTERDOWN", ErrorKind::Unavailable, "the replica has lost its primary"),
+    ("NOREPLICAS", ErrorKind::Unavailable, "the server has fewer replicas than it wants for a write"),
+    ("MISCONF", ErrorKind::Unavailable, "the server cannot persist, and so takes no writes"),
+    // The script is looked up before it runs; it was sent again as text, and yet was not known.
+    ("NOSCRIPT", ErrorKind::Other, "the server does not keep the script"),
+    // Where a key belongs is looked up before the command runs.
+    ("MOVED", ErrorKind::Unavailable, "the key is on another node of the cluster"),
+    ("ASK", ErrorKind::Unavailable, "the key is on its way to another node of the cluster"),
+    ("TRYAGAIN", ErrorKind::Unavailable, "the key is on its way to another node of the cluster"),
+    ("CLUSTERDOWN", ErrorKind::Unavailable, "the cluster is down"),
+    ("CROSSSLOT", ErrorKind::Other, "the keys are not in one slot of the cluster"),
+    // Refused before the command, or before the first write of a script.
+    ("NOPERM", ErrorKind::Unauthorized, "the user has no right to this operation"),
+    ("READONLY", ErrorKind::Unavailable, "the server is a replica, and takes no writes"),
+    ("OOM", ErrorKind::Unavailable, "the server's memory is full, and it evicts nothing"),
+    // A script reads a key before it writes it, or overwrites whatever there is.
+    ("WRONGTYPE", ErrorKind::Corrupt, "what is stored there is not of this library"),
+];
+
+/// A server refused an operation, or it failed there.
+///
+/// Its text is left out: it can quote what was sent, keys and values included.
+pub(crate) fn refused(operation: &'static str, error: &ServerError) -> Error {
+    let code = error.code();
+    let cause = Refusal { code: code.chars().take(32).filter(char::is_ascii_graphic).collect() };
+    if let Some((_, kind, message)) = REFUSALS.iter().find(|(known, _, _)| *known == code) {
+        return of_no_effect(*kind, operation, message).with_source(cause);
+    }
+    // The command is looked up before it runs. `ERR` stands before much else, so here the text has to say it.
+    if code == "ERR" && error.details().is_some_and(|details| details.starts_with("unknown command")) {
+        return of_no_effect(ErrorKind::Unsupported, operation, "the server has no such command").with_source(cause);
+    }
+    Error::new(ErrorKind::Other, operation, "the server answered with an error").with_store(NAME).with_source(cause)
+}
+
+/// The connection broke after the request may have been sent.
+pub(crate) fn broken(operation: &'static str, error: &RedisError) -> Error {
+    Error::new(ErrorKind::Unavailable, operation, "the connection broke before the answer came")
+        .with_store(NAME)
+        .with_source(Failure::of(error))
+}
+
+/// No answer came to what was sent.
+pub(crate) fn timed_out(operation: &'static str, limit: Duration) -> Error {
+    Error::new(ErrorKind::Timeout, operation, format!("no answer within {limit:?}")).with_store(NAME)
+}
+
+/// The deadline came while there was no connection, so nothing was sent.
+pub(crate) fn unreachable(operation: &'static str, failure: Option<Failure>) -> Error {
+    let kind = failure.as_ref().map_or(ErrorKind::Unavailable, |failure| failure.kind);
+    let error = of_no_effect(kind, operation, "there is no connection to the server, and nothing was sent");
+    match failure {
+        Some(failure) => error.with_source(failure),
+        None => error,
+    }
+}
+
+/// An answer that no script of ours gives.
+pub(crate) fn unexpected(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Corrupt, operation, "the server's answer is not one of the script's").with_store(NAME)
+}
+
+/// A cursor that this store never gave.
+pub(crate) fn foreign_cursor() -> Error {
+    Error::new(ErrorKind::InvalidInput, "scan", "the cursor is not one of this store's").with_store(NAME)
+}
+
+/// What cannot be watched over a connection that somebody else made.
+pub(crate) fn no_hints(operation: &'static str) -> Error {
+    let message = "a store over one given connection has no other for hints; give it a client or a URL";
+    Error::new(ErrorKind::Unsupported, operation, message).with_store(NAME)
+}
+
+/// A configuration that breaks a rule. The message must not show a password.
+pub(crate) fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::InvalidInput, "connect", message).with_store(NAME)
+}
+
+fn of_no_effect(kind: ErrorKind, operation: &'static str, message: &'static str) -> Error {
+    Error::new(kind, operation, message).with_store(NAME).with_effect(Effect::None)
+}
+
+/// The code of a server's error.
+#[derive(Debug)]
+struct Refusal {
+    code: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server said {}", self.code)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Why there is no connection, without what the driver would add to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    kind: ErrorKind,
+    what: &'static str,
+    io: Option<io::ErrorKind>,
+    code: Option<String>,
+}
+
+impl Failure {
+    pub(crate) const TIMED_OUT: Self =
+        Self { kind: ErrorKind::Timeout, what: "connecting took too long", io: None, code: None };
+
+    pub(crate) const CLOSED: Self = Self {
+        kind: ErrorKind::Unavailable,
+        what: "the connection that the store was given is closed",
+        io: None,
+        code: None,
+    };
+
+    pub(crate) fn of(error: &RedisError) -> Self {
+        // The driver keeps it behind an `Arc`, and hands out the `Arc` itself as the source.
+        let source = std::error::Error::source(error);
+        let shared = source.and_then(|source| source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>());
+        let io = shared.and_then(|shared| shared.downcast_ref::<io::Error>()).map(io::Error::kind);
+        let code = error.code().map(|code| code.chars().take(32).filter(char::is_ascii_graphic).collect::<String>());
+        let (kind, what) = match (error.kind(), code.as_deref()) {
+            (DriverKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOAUTH" | "NOPERM")) => {
+                (ErrorKind::Unauthorized, "the server refused the user or the password")
+            }
+            (DriverKind::RESP3NotSupported, _) | (_, Some("NOPROTO")) => {
+                (ErrorKind::Unsupported, "the server does not speak RESP3")
+            }
+            (DriverKind::InvalidClientConfig, _) => (ErrorKind::InvalidInput, "the driver refused the configuration"),
+            (DriverKind::Parse, _) => (ErrorKind::Unavailable, "what answered does not speak the protocol"),
+            (_, Some(_)) => (ErrorKind::Unavailable, "the server refused the connection's set-up"),
+            _ if error.is_connection_refusal() => (ErrorKind::Unavailable, "nothing listens there"),
+            _ => (ErrorKind::Unavailable, "the link failed"),
+        };
+        Self { kind, what, io, code }
+    }
+
+    /// Whether another attempt would fail the same way until somebody changes something.
+    pub(crate) fn is_final(&self) -> bool {
+        // The connection that a store was given is not made anew.
+        !matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Timeout) || self.what == Self::CLOSED.what
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind: _, what, io, code } = self;
+        f.write_str(what)?;
+        if let Some(io) = io {
+            write!(f, " ({io})")?;
+        }
+        if let Some(code) = code {
+            write!(f, " (it said {code})")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}

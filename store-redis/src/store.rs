@@ -1,0 +1,457 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use leasehold_core::{
+    AddOutcome, AtomicStore, CacheStore, Capabilities, Cursor, Entry, Error, Expiry, Hints, Key, KeyPrefix, Outcome,
+    Page, ReplaceOutcome, Revision, Ttl,
+};
+use redis::aio::MultiplexedConnection;
+use redis::{Client, Cmd, Value};
+
+use crate::config::{RedisConfig, Settings};
+use crate::connection::{Call, Connection};
+use crate::error::{foreign_cursor, no_hints, refused, unexpected, unreachable};
+use crate::hints::Subscriptions;
+use crate::layout::{Layout, Terms, stored, terms, value_of};
+use crate::scripts::{Script, Scripts};
+
+pub(crate) const NAME: &str = "redis";
+
+/// A store in a Redis or Valkey server. Clones share the connection.
+///
+/// ```no_run
+/// use leasehold_core::{AtomicStore, Key, Ttl};
+/// use leasehold_redis::{RedisConfig, RedisStore};
+///
+/// # async fn example() -> Result<(), leasehold_core::Error> {
+/// let store = RedisStore::connect(RedisConfig::from_url("redis://localhost")?).await?;
+/// let answer = store.try_add(&Key::new("orders:42")?, "mine".into(), Ttl::from_millis(30_000)?).await?;
+/// # let _ = answer;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RedisStore(Arc<Shared>);
+
+struct Shared {
+    connection: Connection,
+    scripts: Scripts,
+    layout: Layout,
+    /// None over a connection that somebody else made.
+    subscriptions: Option<Subscriptions>,
+    max_value_len: usize,
+}
+
+impl RedisStore {
+    /// How many names a page of a scan looks at.
+    const PAGE: u32 = 500;
+
+    /// Connects to a server: one attempt, within the connect timeout.
+    ///
+    /// It warns, through `tracing`, when the server may evict leases to make room.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a configuration that breaks a rule, `Unauthorized` for a wrong user or password,
+    /// `Unsupported` for a server that is too old for RESP3, `Unavailable` and `Timeout` for one that cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future opens nothing.
+    pub async fn connect(config: RedisConfig) -> Result<Self, Error> {
+        let settings = config.settings();
+        settings.check()?;
+        Self::open(config.client()?, settings).await
+    }
+
+    /// Connects by way of a client that the caller made. Of the configuration, `key_prefix`, `deadline`,
+    /// `connect_timeout` and `max_value_len` count; where the server is, the client says.
+    ///
+    /// The store makes its own connections, with RESP3 and the TCP settings that it needs.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn with_client(client: &Client, config: &RedisConfig) -> Result<Self, Error> {
+        let settings = config.settings();
+        settings.check()?;
+        Self::open(settings.client(client.get_connection_info().clone())?, settings).await
+    }
+
+    /// Takes a connection that the caller made. Of the configuration, `key_prefix`, `deadline` and `max_value_len`
+    /// count.
+    ///
+    /// It can do less than a store that connects by itself: it gives no hints, and once the connection is closed it
+    /// stays unavailable. The connection's own response timeout should be off or longer than the deadline, as a call
+    /// that it ends is taken for a broken connection.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a configuration that breaks a rule.
+    pub fn with_connection(connection: MultiplexedConnection, config: &RedisConfig) -> Result<Self, Error> {
+        let settings = config.settings();
+        settings.check()?;
+        let database = redis::aio::ConnectionLike::get_db(&connection);
+        Ok(Self::over(Connection::given(connection, settings.clone()), database, settings))
+    }
+
+    async fn open(client: Client, settings: Settings) -> Result<Self, Error> {
+        #[cfg(feature = "tls")]
+        // The program may have chosen another one already; that one is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let database = client.get_connection_info().redis_settings().db();
+        let connection = Connection::open(client, settings.clone()).await;
+        let connection = connection.map_err(|failure| unreachable("connect", Some(failure)))?;
+        let store = Self::over(connection, database, settings);
+        store.warn_of_eviction().await;
+        Ok(store)
+    }
+
+    fn over(connection: Connection, database: i64, settings: Settings) -> Self {
+        let layout = Layout::new(&settings.key_prefix);
+        let max_value_len = settings.max_value_len;
+        let subscriptions =
+            connection.client().map(|client| Subscriptions::new(client.clone(), settings, layout.clone(), database));
+        Self(Arc::new(Shared { connection, scripts: Scripts::new(database), layout, subscriptions, max_value_len }))
+    }
+
+    /// A server that evicts takes leases away from their holders. Who may not ask is not told.
+    async fn warn_of_eviction(&self) {
+        let call = self.0.connection.begin("connect");
+        let Ok(info) = self.0.connection.run(call, redis::cmd("INFO").arg("memory")).await else { return };
+        let info = match &info {
+            Value::BulkString(info) => String::from_utf8_lossy(info),
+            Value::VerbatimString { text, .. } => text.as_str().into(),
+            _ => return,
+        };
+        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let policy = field("maxmemory_policy").unwrap_or("noeviction").trim();
+        let has_limit = field("maxmemory").is_some_and(|limit| limit.trim() != "0");
+        if has_limit && policy != "noeviction" {
+            tracing::warn!(policy, "the server may evict leases to make room; set maxmemory-policy to noeviction");
+        }
+    }
+}
+
+impl Shared {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::minimal()
+            .with_shared(true)
+            .with_hints(self.subscriptions.is_some())
+            .with_revisions(true)
+            .with_max_value_len(self.max_value_len)
+    }
+
+    fn check(&self, operation: &'static str, value: &Bytes) -> Result<(), Error> {
+        self.capabilities().check_value(operation, value).map_err(|error| error.with_store(NAME))
+    }
+
+    /// Runs a script by its hash. A server that does not know it has done nothing, and is sent the text.
+    async fn run(&self, operation: &'static str, command: &Command<'_>) -> Result<Value, Error> {
+        let call = self.connection.begin(operation);
+        let answer = match self.connection.run(call, &command.by_hash()).await? {
+            Value::ServerError(error) if error.code() == "NOSCRIPT" => {
+                self.connection.run(call, &command.by_text()).await?
+            }
+            answer => answer,
+        };
+        accepted(operation, answer)
+    }
+
+    /// Runs one script on many keys, in one round trip and in their order. The first carries the text, so that the
+    /// server knows the hash when it comes to the others: one that did not would do the later and not the earlier.
+    async fn run_all(&self, operation: &'static str, commands: &[Command<'_>]) -> Result<Vec<Value>, Error> {
+        let Some((first, others)) = commands.split_first() else { return Ok(Vec::new()) };
+        let mut pipeline = redis::Pipeline::with_capacity(commands.len());
+        pipeline.add_command(first.by_text());
+        for command in others {
+            pipeline.add_command(command.by_hash());
+        }
+        let call = self.connection.begin(operation);
+        let answers = self.connection.run_all(call, &pipeline).await?;
+        if answers.len() != commands.len() {
+            return Err(unexpected(operation));
+        }
+        let answers: Vec<_> = answers.into_iter().map(|answer| accepted(operation, answer)).collect();
+        // An item that was refused says nothing about the others.
+        let some_applied = answers.iter().any(Result::is_ok);
+        let unless_applied = |error: Error| {
+            if some_applied { error.with_effect(leasehold_core::Effect::Unknown) } else { error }
+        };
+        answers.into_iter().map(|answer| answer.map_err(unless_applied)).collect()
+    }
+
+    fn set_command<'s>(&'s self, key: &Key, value: &Bytes, expiry: Expiry) -> Command<'s> {
+        let Terms { first_ttl, sliding } = terms(expiry);
+        let command = self.on_entry_and_floor(&self.scripts.set, key).text(stored(value)).number(first_ttl);
+        match sliding {
+            Some((idle, at_most)) => command.number(idle).number(at_most),
+            None => command,
+        }
+    }
+
+    /// A script on an entry alone.
+    fn on_entry<'s>(&self, script: &'s Script, key: &Key) -> Command<'s> {
+        Command { script, entry: self.layout.entry(key), floor: None, arguments: Vec::with_capacity(4) }
+    }
+
+    /// A script on an entry and the floor of its revisions.
+    fn on_entry_and_floor<'s>(&self, script: &'s Script, key: &Key) -> Command<'s> {
+        let command = self.on_entry(script, key);
+        let floor = Some(self.layout.floor_of(&command.entry).len());
+        Command { floor, ..command }
+    }
+
+    fn subscriptions(&self, operation: &'static str) -> Result<(&Subscriptions, Call), Error> {
+        let subscriptions = self.subscriptions.as_ref().ok_or_else(|| no_hints(operation))?;
+        Ok((subscriptions, self.connection.begin(operation)))
+    }
+}
+
+/// A call of a script.
+struct Command<'s> {
+    script: &'s Script,
+    entry: Vec<u8>,
+    /// How much of the entry's name is that of its floor, where the script needs one.
+    floor: Option<usize>,
+    arguments: Vec<Argument>,
+}
+
+enum Argument {
+    Text(Vec<u8>),
+    Number(u64),
+}
+
+impl Command<'_> {
+    fn text(mut self, text: Vec<u8>) -> Self {
+        self.arguments.push(Argument::Text(text));
+        self
+    }
+
+    fn number(mut self, number: u64) -> Self {
+        self.arguments.push(Argument::Number(number));
+        self
+    }
+
+    fn by_hash(&self) -> Cmd {
+        self.call("EVALSHA", self.script.hash())
+    }
+
+    fn by_text(&self) -> Cmd {
+        self.call("EVAL", self.script.text())
+    }
+
+    fn call(&self, name: &str, script: &str) -> Cmd {
+        let Self { script: _, entry, floor, arguments } = self;
+        let texts = arguments.iter().map(|argument| match argument {
+            Argument::Text(text) => text.len(),
+            Argument::Number(_) => 12,
+        });
+        let bytes = name.len() + script.len() + 1 + entry.len() * 2 + texts.sum::<usize>();
+        let mut command = Cmd::with_capacity(5 + arguments.len(), bytes);
+        command.arg(name).arg(script);
+        match floor {
+            Some(floor) => command.arg(2).arg(entry.as_slice()).arg(&entry[..*floor]),
+            None => command.arg(1).arg(entry.as_slice()),
+        };
+        for argument in arguments {
+            match argument {
+                Argument::Text(text) => command.arg(text.as_slice()),
+                Argument::Number(number) => command.arg(*number),
+            };
+        }
+        command
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl AtomicStore for RedisStore {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    async fn try_add(&self, key: &Key, value: Bytes, ttl: Ttl) -> Result<AddOutcome, Error> {
+        const OPERATION: &str = "try_add";
+        self.0.check(OPERATION, &value)?;
+        let command =
+            self.0.on_entry_and_floor(&self.0.scripts.try_add, key).text(stored(&value)).number(ttl.as_millis());
+        match self.0.run(OPERATION, &command).await? {
+            Value::Int(revision) => Ok(AddOutcome::Added(minted(OPERATION, revision)?)),
+            held => match entry(OPERATION, held)? {
+                Some(entry) => Ok(AddOutcome::Exists(entry)),
+                None => Err(unexpected(OPERATION)),
+            },
+        }
+    }
+
+    async fn try_replace(&self, key: &Key, expected: &[u8], value: Bytes, ttl: Ttl) -> Result<ReplaceOutcome, Error> {
+        const OPERATION: &str = "try_replace";
+        self.0.check(OPERATION, &value)?;
+        let command = self.0.on_entry_and_floor(&self.0.scripts.try_replace, key);
+        let command = command.text(stored(expected)).text(stored(&value)).number(ttl.as_millis());
+        match self.0.run(OPERATION, &command).await? {
+            Value::Int(0) => Ok(ReplaceOutcome::NotApplied),
+            Value::Int(revision) => Ok(ReplaceOutcome::Applied(minted(OPERATION, revision)?)),
+            _ => Err(unexpected(OPERATION)),
+        }
+    }
+
+    async fn try_remove(&self, key: &Key, expected: &[u8]) -> Result<Outcome, Error> {
+        const OPERATION: &str = "try_remove";
+        let command = self.0.on_entry(&self.0.scripts.try_remove, key).text(stored(expected));
+        outcome(OPERATION, &self.0.run(OPERATION, &command).await?)
+    }
+
+    async fn try_expire(&self, key: &Key, expected: &[u8], ttl: Ttl) -> Result<Outcome, Error> {
+        const OPERATION: &str = "try_expire";
+        let command = self.0.on_entry(&self.0.scripts.try_expire, key).text(stored(expected)).number(ttl.as_millis());
+        outcome(OPERATION, &self.0.run(OPERATION, &command).await?)
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Entry>, Error> {
+        const OPERATION: &str = "get";
+        let command = self.0.on_entry(&self.0.scripts.get, key);
+        entry(OPERATION, self.0.run(OPERATION, &command).await?)
+    }
+
+    async fn watch(&self, key: &Key) -> Result<Hints, Error> {
+        let (subscriptions, call) = self.0.subscriptions("watch")?;
+        subscriptions.watch(call, key).await
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl CacheStore for RedisStore {
+    async fn set(&self, key: &Key, value: Bytes, expiry: Expiry) -> Result<Revision, Error> {
+        const OPERATION: &str = "set";
+        self.0.check(OPERATION, &value)?;
+        let command = self.0.set_command(key, &value, expiry);
+        revision(OPERATION, &self.0.run(OPERATION, &command).await?)
+    }
+
+    async fn remove(&self, key: &Key) -> Result<Outcome, Error> {
+        const OPERATION: &str = "remove";
+        let command = self.0.on_entry(&self.0.scripts.remove, key);
+        outcome(OPERATION, &self.0.run(OPERATION, &command).await?)
+    }
+
+    async fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Entry>>, Error> {
+        const OPERATION: &str = "get_many";
+        let commands: Vec<_> = keys.iter().map(|key| self.0.on_entry(&self.0.scripts.get, key)).collect();
+        let answers = self.0.run_all(OPERATION, &commands).await?;
+        answers.into_iter().map(|answer| entry(OPERATION, answer)).collect()
+    }
+
+    async fn set_many(&self, items: Vec<(Key, Bytes, Expiry)>) -> Result<Vec<Revision>, Error> {
+        const OPERATION: &str = "set_many";
+        for (_, value, _) in &items {
+            self.0.check(OPERATION, value)?;
+        }
+        let commands = items.iter().map(|(key, value, expiry)| self.0.set_command(key, value, *expiry));
+        let answers = self.0.run_all(OPERATION, &commands.collect::<Vec<_>>()).await?;
+        answers.iter().map(|answer| revision(OPERATION, answer)).collect()
+    }
+
+    async fn remove_many(&self, keys: &[Key]) -> Result<Vec<Outcome>, Error> {
+        const OPERATION: &str = "remove_many";
+        let commands: Vec<_> = keys.iter().map(|key| self.0.on_entry(&self.0.scripts.remove, key)).collect();
+        let answers = self.0.run_all(OPERATION, &commands).await?;
+        answers.iter().map(|answer| outcome(OPERATION, answer)).collect()
+    }
+
+    async fn scan(&self, prefix: &KeyPrefix, cursor: Option<Cursor>) -> Result<Page, Error> {
+        const OPERATION: &str = "scan";
+        let cursor = match &cursor {
+            Some(cursor) => std::str::from_utf8(cursor.as_bytes())
+                .ok()
+                .and_then(|cursor| cursor.parse::<u64>().ok())
+                .filter(|cursor| *cursor != 0)
+                .ok_or_else(foreign_cursor)?,
+            None => 0,
+        };
+        let mut command = redis::cmd("SCAN");
+        command.arg(cursor).arg("MATCH").arg(self.0.layout.pattern(prefix)).arg("COUNT").arg(RedisStore::PAGE);
+        let answer = self.0.connection.run(self.0.connection.begin(OPERATION), &command).await?;
+        self.0.page(prefix, accepted(OPERATION, answer)?).ok_or_else(|| unexpected(OPERATION))
+    }
+
+    async fn watch_prefix(&self, prefix: &KeyPrefix) -> Result<Hints, Error> {
+        let (subscriptions, call) = self.0.subscriptions("watch_prefix")?;
+        subscriptions.watch_prefix(call, prefix).await
+    }
+}
+
+impl Shared {
+    /// Reads the answer of `SCAN`. It leaves out what has expired, as every command does.
+    fn page(&self, prefix: &KeyPrefix, answer: Value) -> Option<Page> {
+        let Value::Array(parts) = answer else { return None };
+        let [Value::BulkString(next), Value::Array(names)] = parts.as_slice() else { return None };
+        let mut keys = Vec::with_capacity(names.len());
+        for name in names {
+            let Value::BulkString(name) = name else { return None };
+            keys.extend(self.layout.key(name).filter(|key| prefix.matches(key)));
+        }
+        let next = (next != b"0").then(|| Cursor::from_store(next.clone()));
+        Some(Page { keys, next })
+    }
+}
+
+/// An answer that is no error.
+fn accepted(operation: &'static str, answer: Value) -> Result<Value, Error> {
+    match answer {
+        Value::ServerError(error) => Err(refused(operation, &error)),
+        answer => Ok(answer),
+    }
+}
+
+fn outcome(operation: &'static str, answer: &Value) -> Result<Outcome, Error> {
+    match answer {
+        Value::Int(applied @ (0 | 1)) => Ok(Outcome::from_applied(*applied == 1)),
+        _ => Err(unexpected(operation)),
+    }
+}
+
+fn revision(operation: &'static str, answer: &Value) -> Result<Revision, Error> {
+    match answer {
+        Value::Int(number) => minted(operation, *number),
+        _ => Err(unexpected(operation)),
+    }
+}
+
+fn minted(operation: &'static str, number: i64) -> Result<Revision, Error> {
+    u64::try_from(number).ok().and_then(|number| Revision::new(number).ok()).ok_or_else(|| unexpected(operation))
+}
+
+/// Reads what a script says is there: the value as it is stored, and the time left in milliseconds, or nothing.
+fn entry(operation: &'static str, answer: Value) -> Result<Option<Entry>, Error> {
+    let parts = match answer {
+        Value::Nil => return Ok(None),
+        Value::Array(parts) => parts,
+        _ => return Err(unexpected(operation)),
+    };
+    let Ok([Value::BulkString(stored), Value::Int(millis)]) = <[Value; 2]>::try_from(parts) else {
+        return Err(unexpected(operation));
+    };
+    // An entry ends when its last millisecond is over, so one that is there with 0 of them left is in its last.
+    let time_left = u64::try_from(millis).ok().map(|millis| Duration::from_millis(millis.max(1)));
+    Ok(Some(Entry { value: value_of(operation, stored)?, time_left }))
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("layout", &self.0.layout).finish_non_exhaustive()
+    }
+}
