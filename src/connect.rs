@@ -1,5 +1,5 @@
 use leasehold_core::wrap::Prefixed;
-use leasehold_core::{CacheStore, Error, ErrorKind, Namespace, Store};
+use leasehold_core::{Error, ErrorKind, Namespace, Store};
 use url::Url;
 
 /// Opens the store that a URL names.
@@ -8,6 +8,11 @@ use url::Url;
 /// |---|---|
 /// | `memory://` | in this process's memory, private to this call |
 /// | `memory://name` | the same, shared by all who connect to this name |
+/// | `redis://[user][:password@]host[:port][/database]` | Redis or Valkey (feature `redis`) |
+/// | `rediss://…` | the same, over TLS (feature `redis-tls`) |
+/// | `redis+unix:///path/of/socket` | the same, over a Unix socket |
+///
+/// The other parameters of a Redis URL are those of `leasehold::redis::RedisConfig::from_url`.
 ///
 /// `?namespace=NAME` puts everything below a namespace, so that several users of one store do not meet.
 ///
@@ -20,12 +25,13 @@ use url::Url;
 ///
 /// Dropping the future opens nothing.
 pub async fn connect(url: &str) -> Result<Store, Error> {
-    let parsed = Url::parse(url).map_err(|error| invalid("it is not a URL").with_source(error))?;
-    let mut parameters = Parameters::of(&parsed);
-    let namespace = parameters.take("namespace").map(Namespace::new).transpose()?;
+    let mut parsed = Url::parse(url).map_err(|error| invalid("it is not a URL").with_source(error))?;
+    let namespace = take_parameter(&mut parsed, "namespace").map(Namespace::new).transpose()?;
     let opened = match parsed.scheme() {
         #[cfg(feature = "memory")]
-        "memory" => open_memory(&parsed, parameters)?,
+        "memory" => open_memory(&parsed)?,
+        #[cfg(feature = "redis")]
+        "redis" | "rediss" | "redis+unix" => open_redis(&parsed).await?,
         unknown => return Err(unknown_scheme(unknown)),
     };
     Ok(match namespace {
@@ -35,25 +41,35 @@ pub async fn connect(url: &str) -> Result<Store, Error> {
 }
 
 #[cfg(feature = "memory")]
-fn open_memory(url: &Url, parameters: Parameters) -> Result<Store, Error> {
+fn open_memory(url: &Url) -> Result<Store, Error> {
     use leasehold_memory::MemoryStore;
 
-    parameters.all_known(&[])?;
+    if let Some((name, _)) = url.query_pairs().next() {
+        return Err(invalid(format!("there is no parameter `{name}`; there are: namespace")));
+    }
     if !matches!(url.path(), "" | "/") || url.port().is_some() || !url.username().is_empty() {
         return Err(invalid("a memory store has a name and nothing else: memory://name"));
     }
-    Ok(stored(match url.host_str() {
+    Ok(Store::new(match url.host_str() {
         Some(name) => MemoryStore::named(name),
         None => MemoryStore::new(),
     }))
 }
 
-fn stored(store: impl CacheStore + 'static) -> Store {
-    Store::new(store)
+#[cfg(feature = "redis")]
+async fn open_redis(url: &Url) -> Result<Store, Error> {
+    use leasehold_redis::{RedisConfig, RedisStore};
+
+    Ok(Store::new(RedisStore::connect(RedisConfig::from_url(url.as_str())?).await?))
 }
 
-/// Each scheme, and the feature that brings it.
-const SCHEMES: &[(&str, &str, bool)] = &[("memory", "memory", cfg!(feature = "memory"))];
+/// Each scheme, the feature that brings it, and whether it is here.
+const SCHEMES: &[(&str, &str, bool)] = &[
+    ("memory", "memory", cfg!(feature = "memory")),
+    ("redis", "redis", cfg!(feature = "redis")),
+    ("rediss", "redis-tls", cfg!(feature = "redis-tls")),
+    ("redis+unix", "redis", cfg!(feature = "redis")),
+];
 
 fn unknown_scheme(scheme: &str) -> Error {
     let compiled_in: Vec<_> =
@@ -67,28 +83,16 @@ fn unknown_scheme(scheme: &str) -> Error {
     }
 }
 
-/// The parameters of a URL that nobody has taken yet.
-struct Parameters(Vec<(String, String)>);
-
-impl Parameters {
-    fn of(url: &Url) -> Self {
-        Self(url.query_pairs().into_owned().collect())
+/// Takes a parameter out of a URL, so that a store sees only its own.
+fn take_parameter(url: &mut Url, name: &str) -> Option<String> {
+    let (taken, others): (Vec<_>, Vec<_>) =
+        url.query_pairs().into_owned().partition(|(parameter, _)| parameter == name);
+    url.set_query(None);
+    if !others.is_empty() {
+        url.query_pairs_mut().extend_pairs(others);
     }
-
-    fn take(&mut self, name: &str) -> Option<String> {
-        let place = self.0.iter().position(|(parameter, _)| parameter == name)?;
-        Some(self.0.remove(place).1)
-    }
-
-    fn all_known(self, known: &[&str]) -> Result<(), Error> {
-        match self.0.first() {
-            None => Ok(()),
-            Some((name, _)) => {
-                let known = ["namespace"].iter().chain(known).copied().collect::<Vec<_>>().join(", ");
-                Err(invalid(format!("there is no parameter `{name}`; there are: {known}")))
-            }
-        }
-    }
+    // Of two, the last wins, as in most that read URLs.
+    taken.into_iter().next_back().map(|(_, value)| value)
 }
 
 fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
@@ -117,6 +121,21 @@ mod tests {
             assert!(refused("memory://a/b").await.contains("memory://name"));
             assert!(refused("memory://?ttl=3").await.contains("no parameter `ttl`; there are: namespace"));
             assert!(refused("memory://?namespace=a%20b").await.contains("white space"));
+        }
+    }
+
+    #[tokio::test]
+    #[cfg(not(feature = "redis"))]
+    async fn a_store_that_is_not_compiled_in_names_its_feature() {
+        assert!(refused("redis://localhost").await.contains("needs the feature `redis`"));
+    }
+
+    #[tokio::test]
+    #[cfg(feature = "redis")]
+    async fn no_error_shows_a_password() {
+        for url in ["redis://app:hunter2@localhost:1/0", "redis://:hunter2@localhost/x", "redis://app:hunter2@"] {
+            let error = connect(url).await.expect_err("nobody listens there");
+            assert!(!format!("{error} {error:#} {error:?}").contains("hunter2"), "{error:?}");
         }
     }
 }

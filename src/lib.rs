@@ -20,6 +20,9 @@
 //! | feature | store | URL |
 //! |---|---|---|
 //! | `memory` (default) | in this process, for unit tests and single processes | `memory://`, `memory://name` |
+//! | `redis` | Redis and Valkey, for many machines | `redis://`, `redis+unix://` |
+//! | `redis-tls` | the same, over TLS | `rediss://` |
+//! | `full` | all of them | |
 
 mod connect;
 
@@ -27,6 +30,8 @@ pub use connect::connect;
 pub use leasehold_core::*;
 #[cfg(feature = "memory")]
 pub use leasehold_memory as memory;
+#[cfg(feature = "redis")]
+pub use leasehold_redis as redis;
 
 // The examples of the documents compile and run as doc tests.
 #[cfg(doctest)]
