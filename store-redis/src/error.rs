@@ -38,6 +38,16 @@ const REFUSALS: &[(&str, ErrorKind, &str)] = &[
     ("WRONGTYPE", ErrorKind::Corrupt, "what is stored there is not of this library"),
 ];
 
+/// The same for answers whose code is the plain `ERR`, which stands before much else: by how their text begins.
+const PLAIN_REFUSALS: &[(&str, ErrorKind, &str)] = &[
+    // The command is looked up before it runs.
+    ("unknown command", ErrorKind::Unsupported, "the server has no such command"),
+    // Redis and Valkey, when a script calls a command that its user may not. The rights to the keys are those of the
+    // whole script, and no script writes by two kinds of commands, so the first write is refused or none.
+    ("The user executing the script can't", ErrorKind::Unauthorized, "the user has no right to what the script does"),
+    ("ACL failure in script", ErrorKind::Unauthorized, "the user has no right to what the script does"),
+];
+
 /// A server refused an operation, or it failed there.
 ///
 /// Its text is left out: it can quote what was sent, keys and values included.
@@ -47,9 +57,11 @@ pub(crate) fn refused(operation: &'static str, error: &ServerError) -> Error {
     if let Some((_, kind, message)) = REFUSALS.iter().find(|(known, _, _)| *known == code) {
         return of_no_effect(*kind, operation, message).with_source(cause);
     }
-    // The command is looked up before it runs. `ERR` stands before much else, so here the text has to say it.
-    if code == "ERR" && error.details().is_some_and(|details| details.starts_with("unknown command")) {
-        return of_no_effect(ErrorKind::Unsupported, operation, "the server has no such command").with_source(cause);
+    let details = error.details().unwrap_or_default();
+    if let Some((_, kind, message)) =
+        PLAIN_REFUSALS.iter().find(|(text, ..)| code == "ERR" && details.starts_with(text))
+    {
+        return of_no_effect(*kind, operation, message).with_source(cause);
     }
     Error::new(ErrorKind::Other, operation, "the server answered with an error").with_store(NAME).with_source(cause)
 }
