@@ -26,15 +26,9 @@ pub(crate) struct Call {
     limit: Duration,
 }
 
-/// Where connections come from.
-pub(crate) enum Source {
-    Client(Client),
-    /// Somebody else made the one there is, and nobody can make another.
-    Given,
-}
-
 struct Shared {
-    source: Source,
+    /// What connections are made of; none where somebody else made the one there is.
+    client: Option<Client>,
     settings: Settings,
     state: watch::Sender<State>,
     /// How many attempts to connect have failed so far.
@@ -84,7 +78,7 @@ impl Connection {
     /// Connects: one attempt.
     pub(crate) async fn open(client: Client, settings: Settings) -> Result<Self, Failure> {
         let shared = Shared {
-            source: Source::Client(client),
+            client: Some(client),
             settings,
             state: watch::Sender::new(State::Down(Outage::begin())),
             failures: AtomicU64::new(0),
@@ -100,7 +94,7 @@ impl Connection {
     pub(crate) fn given(connection: MultiplexedConnection, settings: Settings) -> Self {
         let session = Session { connection, health: Arc::new(Health::new(0)) };
         Self(Arc::new(Shared {
-            source: Source::Given,
+            client: None,
             settings,
             state: watch::Sender::new(State::Up(session)),
             failures: AtomicU64::new(0),
@@ -110,10 +104,7 @@ impl Connection {
 
     /// The client, where there is one to make further connections of.
     pub(crate) fn client(&self) -> Option<&Client> {
-        match &self.0.source {
-            Source::Client(client) => Some(client),
-            Source::Given => None,
-        }
+        self.0.client.as_ref()
     }
 
     pub(crate) fn begin(&self, operation: &'static str) -> Call {
@@ -217,7 +208,7 @@ impl Connection {
     }
 
     async fn connect(&self) -> Result<Session, Failure> {
-        let Source::Client(client) = &self.0.source else { return Err(Failure::CLOSED) };
+        let Some(client) = &self.0.client else { return Err(Failure::CLOSED) };
         let health = Arc::new(Health::new(self.0.sessions.fetch_add(1, Ordering::Relaxed)));
         let (weak, of_session) = (Arc::downgrade(&self.0), health.clone());
         let pushes = move |push: PushInfo| -> Result<(), ()> {
