@@ -31,7 +31,9 @@ pub async fn connect(url: &str) -> Result<Store, Error> {
         #[cfg(feature = "memory")]
         "memory" => open_memory(&parsed)?,
         #[cfg(feature = "redis")]
-        "redis" | "rediss" | "redis+unix" => open_redis(&parsed).await?,
+        "redis" | "redis+unix" => open_redis(&parsed).await?,
+        #[cfg(feature = "redis-tls")]
+        "rediss" => open_redis(&parsed).await?,
         unknown => return Err(unknown_scheme(unknown)),
     };
     Ok(match namespace {
@@ -128,6 +130,7 @@ mod tests {
     #[cfg(not(feature = "redis"))]
     async fn a_store_that_is_not_compiled_in_names_its_feature() {
         assert!(refused("redis://localhost").await.contains("needs the feature `redis`"));
+        assert!(refused("rediss://localhost").await.contains("needs the feature `redis-tls`"));
     }
 
     #[tokio::test]

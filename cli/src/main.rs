@@ -26,6 +26,13 @@ enum Action {
     #[cfg(unix)]
     #[command(hide = true)]
     ContestWorker,
+    /// The server of a contest, as a process of its own
+    #[cfg(unix)]
+    #[command(hide = true)]
+    ContestServer {
+        /// What it lives in
+        folder: std::path::PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -39,6 +46,8 @@ fn main() -> ExitCode {
             Action::Contest(arguments) => contest::run(arguments).await,
             #[cfg(unix)]
             Action::ContestWorker => contest::run_worker().await,
+            #[cfg(unix)]
+            Action::ContestServer { folder } => contest::become_server(&folder),
         }
     });
     // A call of a driver that hangs must not keep the command from ending.

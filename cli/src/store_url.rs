@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use leasehold::{Error, Store};
@@ -12,6 +13,13 @@ use url::Url;
 pub(crate) struct StoreUrl(String);
 
 impl StoreUrl {
+    /// A store behind a Unix socket.
+    pub(crate) fn of_socket(scheme: &str, path: &Path) -> Self {
+        // The path of a file URL is encoded as that of any other.
+        let encoded = Url::from_file_path(path).map(|url| url.path().to_owned());
+        Self(format!("{scheme}://{}", encoded.unwrap_or_default()))
+    }
+
     /// Opens the store.
     pub(crate) async fn connect(&self) -> Result<Store, Error> {
         leasehold::connect(&self.0).await

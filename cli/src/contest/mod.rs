@@ -6,6 +6,8 @@ mod event;
 #[cfg(unix)]
 mod fleet;
 #[cfg(unix)]
+mod private_redis;
+#[cfg(unix)]
 mod process;
 mod progress;
 mod recording;
@@ -33,6 +35,10 @@ use leasehold::{AtomicStore, Key, Store};
 use crate::contest::chaos::Chaos;
 #[cfg(unix)]
 use crate::contest::fleet::{Fleet, Interrupts};
+#[cfg(unix)]
+use crate::contest::private_redis::PrivateRedis;
+#[cfg(unix)]
+pub(crate) use crate::contest::private_redis::become_server;
 #[cfg(unix)]
 pub(crate) use crate::contest::process::run as run_worker;
 use crate::contest::progress::Progress;
@@ -83,6 +89,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "URL", default_value = "memory://")]
     store: StoreUrl,
 
+    /// Fight over a Redis server (or Valkey) that is started for the contest, if one is installed
+    #[cfg(unix)]
+    #[arg(long, conflicts_with = "store")]
+    spawn_redis: bool,
+
     /// Stop a worker for longer than the lease lives, again and again. Overlaps that come of it are no failure: a process
     /// that does not run cannot know that its lease has ended, and only the fence helps
     #[arg(long)]
@@ -118,6 +129,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Some(path) = timeline {
         check_writable(path)?;
     }
+    // Kept until the contest has ended.
+    #[cfg(unix)]
+    let spawned = if arguments.spawn_redis { Some(PrivateRedis::start().await?) } else { None };
+    #[cfg(unix)]
+    let url = &spawned.as_ref().map_or_else(|| url.clone(), PrivateRedis::url);
     let store = url.connect().await?;
     let workers_are = match store.capabilities().shared || *unshared_processes {
         true => WorkersAre::Processes,

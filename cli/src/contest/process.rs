@@ -71,8 +71,8 @@ fn socket() -> io::Result<UnixStream> {
     UnixStream::from_std(stream)
 }
 
-/// A worker that is stopped does not notice that its socket is closed; the system ends it then.
-fn die_with_parent() {
+/// Ends this process when its parent ends: a worker that is stopped does not notice that its socket is closed.
+pub(super) fn die_with_parent() {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Signal, set_parent_process_death_signal};
