@@ -1,0 +1,53 @@
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::subject::{Subject, base, key, long, millis};
+use crate::timing::measured;
+use crate::verdict::{Verdict, ensure};
+
+pub(super) async fn finds_nothing_where_nothing_is(subject: &Subject) -> Verdict {
+    let (store, key) = (&subject.store, key("k"));
+    store.must_not_show(&key, "nothing was ever there").await?;
+    store.must_add(&key, "mine", long()).await?;
+    store.must_remove(&key, "mine").await?;
+    store.must_not_show(&key, "it was removed").await
+}
+
+pub(super) async fn sees_the_last_write(subject: &Subject) -> Verdict {
+    let (store, key) = (&subject.store, key("k"));
+    store.must_add(&key, "0", long()).await?;
+    for number in 0..50 {
+        store.must_show(&key, number.to_string()).await?;
+        store.must_replace(&key, number.to_string(), (number + 1).to_string(), long()).await?;
+    }
+    store.must_remove(&key, "50").await?;
+    store.must_not_show(&key, "it was removed").await
+}
+
+pub(super) async fn tells_the_time_left(subject: &Subject) -> Verdict {
+    let (store, key, ttl) = (&subject.store, key("k"), millis(90_500));
+    let (written, _) = measured(store.must_add(&key, "mine", ttl)).await?;
+    for _ in 0..3 {
+        let (read, entry) = measured(store.must_show(&key, "mine")).await?;
+        subject.tolerance.ensure_time_left(entry.time_left, written, ttl, read)?;
+        sleep(Duration::from_millis(150)).await;
+    }
+    let (renewed, ()) = measured(store.must_expire(&key, "mine", millis(30_250))).await?;
+    let (read, entry) = measured(store.must_show(&key, "mine")).await?;
+    subject.tolerance.ensure_time_left(entry.time_left, renewed, millis(30_250), read)
+}
+
+pub(super) async fn does_not_prolong(subject: &Subject) -> Verdict {
+    let (store, key, ttl) = (&subject.store, key("k"), base());
+    let (written, _) = measured(store.must_add(&key, "mine", ttl)).await?;
+    let mut reads = 0;
+    while tokio::time::Instant::now() < subject.tolerance.earliest_end(written, ttl) {
+        if store.get(&key).await?.is_some() {
+            reads += 1;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    ensure!(reads > 0, "it was gone before the first read");
+    subject.is_gone_after(written, &key, ttl).await
+}
