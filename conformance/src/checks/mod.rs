@@ -9,11 +9,24 @@ use crate::capability::Capability;
 use crate::subject::Subject;
 use crate::verdict::Verdict;
 
+mod batches;
 mod between;
+mod cancellation;
+mod durable;
+mod errors;
 mod expiry;
+mod fence;
 mod get;
+mod handles;
+mod hints;
 mod keys;
+mod leases;
+mod remove;
 mod revisions;
+mod scan;
+mod set;
+mod shared;
+mod sliding;
 mod try_add;
 mod try_expire;
 mod try_remove;
@@ -46,6 +59,10 @@ pub(crate) fn table() -> impl Iterator<Item = &'static Check> {
 
 const CACHE: Need = Need::Cache;
 const REVISIONS: Need = Need::Capable(Capability::Revisions);
+const HINTS: Need = Need::Capable(Capability::Hints);
+const NO_HINTS: Need = Need::Without(Capability::Hints);
+const SHARED: Need = Need::Capable(Capability::Shared);
+const DURABLE: Need = Need::Capable(Capability::Durable);
 
 macro_rules! groups {
     ($($group:ident { $($check:ident $([$($need:ident),+])?,)+ })+) => {
@@ -158,4 +175,122 @@ groups! {
         come_in_the_order_of_writes [REVISIONS],
         leave_room_to_rise [REVISIONS],
     }
+    hints {
+        a_replacement_is_heard [HINTS],
+        a_removal_is_heard [HINTS],
+        a_set_is_heard [CACHE, HINTS],
+        a_removal_of_any_value_is_heard [CACHE, HINTS],
+        each_of_a_batch_is_heard [CACHE, HINTS],
+        another_handle_hears [HINTS],
+        all_who_listen_hear [HINTS],
+        who_stops_listening_disturbs_nobody [HINTS],
+        who_does_not_read_holds_nobody_up [HINTS],
+        name_only_what_is_listened_for [HINTS],
+        a_prefix_hears_its_keys [CACHE, HINTS],
+        a_prefix_names_only_its_keys [CACHE, HINTS],
+        the_empty_prefix_hears_all_of_the_namespace [CACHE, HINTS],
+        without_them_watch_is_unsupported [NO_HINTS],
+        without_them_watch_prefix_is_unsupported [CACHE, NO_HINTS],
+    }
+    set {
+        writes_whatever_is_there [CACHE],
+        is_a_value_like_any_other [CACHE],
+        drops_a_nearer_end [CACHE],
+        drops_a_farther_end [CACHE],
+        ends_what_never_ended [CACHE],
+        never_means_no_end [CACHE],
+        the_primitives_take_what_never_ends [CACHE],
+        one_byte_over_is_refused_without_effect [CACHE],
+    }
+    remove {
+        takes_whatever_is_there [CACHE],
+        of_an_absent_key_is_not_applied [CACHE],
+        of_an_expired_key_is_not_applied [CACHE],
+    }
+    batches {
+        get_many_answers_in_order [CACHE],
+        get_many_tells_the_time_left [CACHE],
+        set_many_writes_each [CACHE],
+        set_many_leaves_the_last_of_two [CACHE],
+        set_many_numbers_its_writes_in_order [CACHE, REVISIONS],
+        set_many_gives_each_its_own_end [CACHE],
+        set_many_is_refused_whole [CACHE],
+        remove_many_answers_in_order [CACHE],
+        of_nothing_are_answered_with_nothing [CACHE],
+        of_a_thousand_are_whole [CACHE],
+    }
+    sliding {
+        a_read_prolongs [CACHE],
+        a_read_of_many_prolongs [CACHE],
+        without_reads_it_ends [CACHE],
+        the_absolute_end_wins [CACHE],
+        a_read_prolongs_up_to_the_absolute_end [CACHE],
+        without_reads_it_ends_before_the_absolute_end [CACHE],
+        try_replace_brings_a_fixed_end [CACHE],
+        try_expire_brings_a_fixed_end [CACHE],
+    }
+    scan {
+        finds_every_one_of_many [CACHE],
+        finds_only_its_prefix [CACHE],
+        takes_wildcards_as_letters [CACHE],
+        tells_case_apart [CACHE],
+        gives_keys_as_they_were_written [CACHE],
+        with_the_empty_prefix_stays_in_the_namespace [CACHE],
+        shows_nothing_expired [CACHE],
+        shows_nothing_removed [CACHE],
+        refuses_a_foreign_cursor [CACHE],
+        misses_nothing_while_others_remove [CACHE],
+    }
+    handles {
+        of_one_namespace_share_the_data,
+        see_each_others_writes_at_once,
+        exclude_each_other,
+        outlive_each_other,
+        of_two_namespaces_never_meet,
+        of_a_namespace_that_begins_another_never_meet,
+        serve_many_tasks_at_once,
+        say_what_they_are,
+    }
+    errors {
+        show_no_value,
+        name_the_operation_and_the_store,
+    }
+    cancellation {
+        try_add_may_be_dropped,
+        try_replace_may_be_dropped,
+        try_remove_may_be_dropped,
+        try_expire_may_be_dropped,
+        get_may_be_dropped,
+        watch_may_be_dropped [HINTS],
+        set_may_be_dropped [CACHE],
+        remove_may_be_dropped [CACHE],
+        batches_may_be_dropped [CACHE],
+        scan_may_be_dropped [CACHE],
+        hundreds_may_be_dropped,
+    }
+    leases {
+        have_one_holder_at_a_time,
+        have_rising_tokens [REVISIONS],
+        are_released_by_their_holder_only,
+        are_lost_before_another_gets_them,
+        are_kept_by_renewal,
+        go_to_who_waits_after_a_release,
+        go_to_who_waits_after_their_end,
+        leave_nothing_behind,
+        are_kept_after_their_release_if_asked,
+        are_given_back_when_their_acquisition_is_dropped,
+        tell_who_holds_them,
+    }
+    fence {
+        refuses_an_older_token,
+        keeps_the_highest_of_many,
+        goes_by_the_tokens_of_leases [REVISIONS],
+    }
+    shared {
+        another_process_has_the_same_data [SHARED],
+    }
+    durable {
+        an_answered_write_outlives_its_process [DURABLE],
+    }
+    // The group `histories` belongs here: concurrent histories, recorded and searched for a linearization.
 }
