@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
 use crate::capability::Capability;
 use crate::checks::{Check, Need};
@@ -68,20 +69,22 @@ impl Plan {
             let opened = opened.clone();
             move || {
                 let verdict = catch_unwind(AssertUnwindSafe(|| plan.conduct(check, &opened)));
+                let verdict =
+                    verdict.unwrap_or_else(|panic| Some(Stop::failed(format!("panicked: {}", told(&*panic)))));
                 // Who waited has given up when nobody receives it.
-                let _ =
-                    sender.send(verdict.unwrap_or_else(|panic| Stop::failed(format!("panicked: {}", told(&*panic)))));
+                let _ = sender.send(verdict);
             }
         };
         if let Err(error) = thread::Builder::new().name(check.name.to_owned()).spawn(work) {
             return Stop::failed(format!("no thread could be started: {error}"));
         }
-        match receiver.recv_timeout(self.deadline) {
-            Ok(verdict) => verdict,
-            Err(RecvTimeoutError::Timeout) if opened.load(Ordering::Acquire) => {
+        // A future that hangs is dropped at the deadline. What blocks its thread is not heard of even a little later.
+        match receiver.recv_timeout(self.deadline + self.deadline / 10) {
+            Ok(Some(verdict)) => verdict,
+            Ok(None) | Err(RecvTimeoutError::Timeout) if opened.load(Ordering::Acquire) => {
                 Stop::failed(format!("hangs: it came to no end within {:?}", self.deadline))
             }
-            Err(RecvTimeoutError::Timeout) => {
+            Ok(None) | Err(RecvTimeoutError::Timeout) => {
                 let _ = self.never_opened.set(self.deadline);
                 Stop::failed(format!("the store did not open within {:?}", self.deadline))
             }
@@ -89,12 +92,15 @@ impl Plan {
         }
     }
 
-    fn conduct(&self, check: &Check, opened: &AtomicBool) -> Verdict {
+    /// Runs a check on a runtime of its own. Nothing when it came to no end in time.
+    fn conduct(&self, check: &Check, opened: &AtomicBool) -> Option<Verdict> {
         let runtime = match self.runtime() {
             Ok(runtime) => runtime,
-            Err(error) => return Stop::failed(format!("no runtime could be started: {error}")),
+            Err(error) => return Some(Stop::failed(format!("no runtime could be started: {error}"))),
         };
-        let verdict = runtime.block_on(async {
+        // Stepped time runs as fast as it can: there the limit is for what would wait in it for ever.
+        let limit = if self.stepped { self.deadline.max(LONGEST_STEPPED) } else { self.deadline };
+        let work = async {
             let namespace = format!("conformance_{:016x}", rand::random::<u64>());
             let store = match self.opener.open(&namespace).await {
                 Ok(store) => store,
@@ -105,7 +111,8 @@ impl Plan {
                 self.see_to(need, &store)?;
             }
             (check.run)(&Subject::new(store, namespace, self)).await
-        });
+        };
+        let verdict = runtime.block_on(async { timeout(limit, work).await.ok() });
         // What the store still does on its blocking threads holds nobody up.
         runtime.shutdown_background();
         verdict
@@ -141,6 +148,9 @@ impl Plan {
         real_runtime()
     }
 }
+
+/// Far longer than any check takes on stepped time.
+const LONGEST_STEPPED: Duration = Duration::from_secs(60);
 
 /// A runtime on the true clock. Two workers: races need two.
 pub(crate) fn real_runtime() -> std::io::Result<Runtime> {

@@ -1,6 +1,8 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Key, Ttl};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -128,15 +130,17 @@ impl Subject {
         T: Send + 'static,
         F: Future<Output = Verdict<T>> + Send + 'static,
     {
-        let start = std::sync::Arc::new(tokio::sync::Barrier::new(count));
+        // A semaphore lets them go in their order, so that a run on stepped time is the same every time.
+        let start = Arc::new(Semaphore::new(0));
         let mut tasks = JoinSet::new();
         for number in 0..count {
             let (start, work) = (start.clone(), task(number));
             tasks.spawn(async move {
-                start.wait().await;
+                let _started = start.acquire().await;
                 (number, work.await)
             });
         }
+        start.add_permits(count);
         let mut answers = Vec::with_capacity(count);
         while let Some(ended) = tasks.join_next().await {
             match ended {

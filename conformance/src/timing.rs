@@ -52,6 +52,12 @@ impl Tolerance {
         sleep_until(self.latest_end(written, ttl)).await;
     }
 
+    /// Waits until whatever would still end the entry at its end has surely done so: what is there then stays.
+    pub(crate) async fn well_past_the_end(&self, written: Span, ttl: Ttl) {
+        const WELL: Duration = Duration::from_millis(50);
+        sleep_until(self.latest_end(written, ttl) + WELL).await;
+    }
+
     /// Whether what `read` reports as the time left of an entry is possible.
     pub(crate) fn ensure_time_left(&self, reported: Option<Duration>, written: Span, ttl: Ttl, read: Span) -> Verdict {
         let least = self.earliest_end(written, ttl).saturating_duration_since(read.returned);

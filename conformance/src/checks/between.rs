@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use leasehold_core::{AddOutcome, Outcome, ReplaceOutcome};
+use tokio::time::{Instant, sleep};
 
 use crate::subject::{Subject, base, key, long, millis};
 use crate::timing::measured;
@@ -19,7 +21,7 @@ pub(super) async fn a_value_is_removed_or_replaced_and_never_both(subject: &Subj
             .at_once(2 * EACH, |task| {
                 let (store, key) = (store.clone(), key.clone());
                 async move {
-                    Ok(match task % 2 {
+                    Ok(match (task + round) % 2 {
                         0 => store.try_remove(&key, b"first").await?.is_applied(),
                         _ => {
                             let answer = store.try_replace(&key, b"first", task.to_string().into(), long()).await?;
@@ -31,7 +33,7 @@ pub(super) async fn a_value_is_removed_or_replaced_and_never_both(subject: &Subj
             .await?;
         let winners: Vec<_> = (0..2 * EACH).filter(|&task| applied[task]).collect();
         ensure!(winners.len() == 1, "{} tasks removed or replaced one and the same value", winners.len());
-        match winners[0] % 2 {
+        match (winners[0] + round) % 2 {
             0 => store.must_not_show(&key, "it was removed").await?,
             _ => {
                 store.must_show(&key, winners[0].to_string()).await?;
@@ -45,6 +47,7 @@ pub(super) async fn a_value_is_removed_or_replaced_and_never_both(subject: &Subj
 pub(super) async fn one_owner_at_a_time(subject: &Subject) -> Verdict {
     const TASKS: usize = 8;
     const TURNS: u32 = 5;
+    const PATIENCE: Duration = Duration::from_secs(20);
     let key = key("owned");
     let owners = Arc::new(AtomicU32::new(0));
     subject
@@ -53,8 +56,13 @@ pub(super) async fn one_owner_at_a_time(subject: &Subject) -> Verdict {
             async move {
                 for turn in 0..TURNS {
                     let mine = format!("{task}-{turn}");
+                    let began = Instant::now();
                     while let AddOutcome::Exists(_) = store.try_add(&key, mine.clone().into(), long()).await? {
-                        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                        ensure!(
+                            began.elapsed() < PATIENCE,
+                            "a key that owners give back was not free for {PATIENCE:?}"
+                        );
+                        sleep(Duration::from_millis(2)).await;
                     }
                     let others = owners.fetch_add(1, Ordering::AcqRel);
                     tokio::task::yield_now().await;

@@ -1,11 +1,9 @@
 //! An entry lives exactly its ttl, by bounds that are measured: see [`crate::timing`].
 
-use leasehold_core::Ttl;
-use tokio::time::sleep_until;
-
 use crate::subject::{Subject, base, key, long, millis};
 use crate::timing::{Round, measured};
 use crate::verdict::{Verdict, ensure};
+use leasehold_core::Ttl;
 
 pub(super) async fn never_early(subject: &Subject) -> Verdict {
     subject.rounds(async |key, ttl| there_until_the_end(subject, key, ttl).await).await
@@ -85,7 +83,7 @@ pub(super) async fn an_old_end_takes_no_new_entry(subject: &Subject) -> Verdict 
             }
             ensure!(removed.is_applied(), "try_remove must apply to the expected value");
             store.must_add(key, "new", long()).await?;
-            sleep_until(subject.tolerance.latest_end(written, ttl)).await;
+            subject.tolerance.well_past_the_end(written, ttl).await;
             store.must_show(key, "new").await?;
             Ok(Round::Decided)
         })

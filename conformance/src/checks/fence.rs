@@ -24,20 +24,28 @@ pub(super) async fn refuses_an_older_token(subject: &Subject) -> Verdict {
 
 pub(super) async fn keeps_the_highest_of_many(subject: &Subject) -> Verdict {
     const WRITERS: usize = 16;
+    const LAST: usize = WRITERS - 1;
+    const HIGHEST: usize = WRITERS / 2;
     let gate = FenceGate::new(subject.store.atomic());
     let written = subject
         .at_once(WRITERS, |writer| {
             let gate = gate.clone();
             async move {
-                let token = FencingToken::new(writer as u64 + 1)?;
+                // The highest is in the middle, so that it can be overwritten by who comes later.
+                let token = match writer {
+                    HIGHEST => WRITERS,
+                    LAST => HIGHEST + 1,
+                    other => other + 1,
+                };
+                let token = FencingToken::new(token as u64)?;
                 Ok(gate.write("k", token, FencePolicy::Strict, writer.to_string()).await?)
             }
         })
         .await?;
-    ensure!(written[WRITERS - 1].is_admitted(), "the write under the highest token must be let through");
+    ensure!(written[HIGHEST].is_admitted(), "the write under the highest token must be let through");
     let Some((highest, value)) = gate.read("k").await? else { return Stop::failed("what was written is not there") };
     ensure!(
-        highest.get() == WRITERS as u64 && value == (WRITERS - 1).to_string(),
+        highest.get() == WRITERS as u64 && value == HIGHEST.to_string(),
         "the write under the highest token must remain, and that under {highest} does"
     );
     Ok(())

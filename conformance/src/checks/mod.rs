@@ -172,7 +172,8 @@ groups! {
         rise_across_sets [CACHE, REVISIONS],
         rise_for_all_handles [REVISIONS],
         are_never_given_twice [REVISIONS],
-        come_in_the_order_of_writes [REVISIONS],
+        come_in_the_order_of_owners [REVISIONS],
+        come_in_the_order_of_swaps [REVISIONS],
         leave_room_to_rise [REVISIONS],
     }
     hints {

@@ -1,10 +1,13 @@
 //! A revision is larger than that of every earlier write of its key: what makes it a fencing token.
 
-use leasehold_core::{Expiry, ReplaceOutcome, Revision};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use leasehold_core::{AddOutcome, Expiry, Revision};
+
+use super::try_replace::swaps;
 use crate::subject::{Subject, base, key, long};
 use crate::timing::measured;
-use crate::verdict::{Stop, Verdict, ensure};
+use crate::verdict::{Verdict, ensure};
 
 pub(super) async fn rise_across_replacement(subject: &Subject) -> Verdict {
     let (store, key) = (&subject.store, key("k"));
@@ -65,7 +68,7 @@ pub(super) async fn rise_for_all_handles(subject: &Subject) -> Verdict {
 }
 
 pub(super) async fn are_never_given_twice(subject: &Subject) -> Verdict {
-    let mut revisions = turns(subject).await?.concat();
+    let mut revisions = turns(subject).await?;
     let given = revisions.len();
     revisions.sort();
     revisions.dedup();
@@ -73,41 +76,19 @@ pub(super) async fn are_never_given_twice(subject: &Subject) -> Verdict {
     Ok(())
 }
 
-/// Each swap is a step that knows the one before it, so their order is certain, however many tasks make them.
-pub(super) async fn come_in_the_order_of_writes(subject: &Subject) -> Verdict {
-    const TASKS: usize = 8;
-    const SWAPS: u32 = 10;
-    let (store, key) = (&subject.store, key("counter"));
-    store.must_add(&key, "0", long()).await?;
-    let swaps = subject
-        .at_once(TASKS, |_| {
-            let (store, key) = (store.clone(), key.clone());
-            async move {
-                let mut swaps = Vec::new();
-                while swaps.len() < SWAPS as usize {
-                    let Some(entry) = store.get(&key).await? else {
-                        return Stop::failed("the counter is gone, though every swap leaves one");
-                    };
-                    let count = std::str::from_utf8(&entry.value).ok().and_then(|text| text.parse::<u32>().ok());
-                    let Some(count) = count else {
-                        return Stop::failed("the counter holds what nobody wrote");
-                    };
-                    let next = (count + 1).to_string();
-                    if let ReplaceOutcome::Applied(revision) =
-                        store.try_replace(&key, &entry.value, next.into(), long()).await?
-                    {
-                        swaps.push((count + 1, revision));
-                    }
-                }
-                Ok(swaps)
-            }
-        })
-        .await?;
-    let mut swaps = swaps.concat();
-    swaps.sort();
-    for pair in swaps.windows(2) {
-        let [(_, earlier), (count, later)] = pair else { continue };
-        ensure!(earlier < later, "write {count} has revision {later}, and the write before it {earlier}");
+/// Each owner of a key adds it after the one before has removed it, so their order is certain.
+pub(super) async fn come_in_the_order_of_owners(subject: &Subject) -> Verdict {
+    for pair in turns(subject).await?.windows(2) {
+        ensure!(pair[0] < pair[1], "an owner has revision {}, and the owner before it {}", pair[1], pair[0]);
+    }
+    Ok(())
+}
+
+/// Each swap knows the one before it, so their order is certain, however many tasks make them.
+pub(super) async fn come_in_the_order_of_swaps(subject: &Subject) -> Verdict {
+    for pair in swaps(subject).await?.windows(2) {
+        let ((_, earlier), (count, later)) = (pair[0], pair[1]);
+        ensure!(earlier < later, "swap {count} has revision {later}, and the swap before it {earlier}");
     }
     Ok(())
 }
@@ -125,24 +106,27 @@ fn rose(last: Revision, next: Revision, across: &str) -> Verdict<Revision> {
     Ok(next)
 }
 
-/// The revisions of many tasks that take turns with one key.
-async fn turns(subject: &Subject) -> Verdict<Vec<Vec<Revision>>> {
+/// The revisions of many tasks that take turns with one key, in the order of their turns.
+async fn turns(subject: &Subject) -> Verdict<Vec<Revision>> {
     let key = key("k");
+    let turns = Arc::new(Mutex::new(Vec::new()));
     subject
         .at_once(8, |task| {
-            let (store, key) = (subject.store.clone(), key.clone());
+            let (store, key, turns) = (subject.store.clone(), key.clone(), turns.clone());
             async move {
                 let mine = task.to_string();
-                let mut revisions = Vec::new();
                 for _ in 0..40 {
                     let added = store.try_add(&key, mine.clone().into(), long()).await?;
-                    if let leasehold_core::AddOutcome::Added(revision) = added {
-                        revisions.push(revision);
+                    if let AddOutcome::Added(revision) = added {
+                        // Noted while the key is owned, so nobody else notes theirs.
+                        turns.lock().unwrap_or_else(PoisonError::into_inner).push(revision);
                         store.must_remove(&key, &mine).await?;
                     }
                 }
-                Ok(revisions)
+                Ok(())
             }
         })
-        .await
+        .await?;
+    let turns = turns.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(turns.clone())
 }

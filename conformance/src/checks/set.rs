@@ -1,5 +1,5 @@
 use leasehold_core::{AddOutcome, ErrorKind, Expiry, Ttl};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::values::longest_value;
 use crate::handle::ensure_refused;
@@ -102,7 +102,7 @@ async fn outlives_the_old_end(subject: &Subject, expiry: Expiry) -> Verdict {
             if Instant::now() >= subject.tolerance.earliest_end(written, ttl) {
                 return Ok(Round::Undecided);
             }
-            sleep_until(subject.tolerance.latest_end(written, ttl)).await;
+            subject.tolerance.well_past_the_end(written, ttl).await;
             store.must_show(key, "second").await?;
             Ok(Round::Decided)
         })

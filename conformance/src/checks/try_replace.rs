@@ -1,5 +1,5 @@
-use leasehold_core::ReplaceOutcome;
-use tokio::time::{Instant, sleep_until};
+use leasehold_core::{ReplaceOutcome, Revision};
+use tokio::time::Instant;
 
 use crate::subject::{Subject, base, key, long};
 use crate::timing::{Round, measured};
@@ -50,7 +50,7 @@ pub(super) async fn brings_a_longer_ttl(subject: &Subject) -> Verdict {
                 return Ok(Round::Undecided);
             }
             ensure!(answer != ReplaceOutcome::NotApplied, "try_replace must apply to the expected value");
-            sleep_until(subject.tolerance.latest_end(written, ttl)).await;
+            subject.tolerance.well_past_the_end(written, ttl).await;
             store.must_show(key, "second").await?;
             Ok(Round::Decided)
         })
@@ -95,34 +95,41 @@ pub(super) async fn exactly_one_of_many_wins(subject: &Subject) -> Verdict {
 }
 
 pub(super) async fn a_chain_of_swaps_loses_none(subject: &Subject) -> Verdict {
+    let counted = swaps(subject).await?.len();
+    subject.store.must_show(&key("counter"), counted.to_string()).await?;
+    Ok(())
+}
+
+/// Counts up from many tasks at once, and gives each number with the revision of its write, in the order of numbers.
+pub(super) async fn swaps(subject: &Subject) -> Verdict<Vec<(usize, Revision)>> {
     const TASKS: usize = 8;
-    const SWAPS: u32 = 10;
+    const EACH: usize = 10;
     let (store, key) = (&subject.store, key("counter"));
     store.must_add(&key, "0", long()).await?;
-    subject
+    let swaps = subject
         .at_once(TASKS, |_| {
             let (store, key) = (store.clone(), key.clone());
             async move {
-                for _ in 0..SWAPS {
-                    loop {
-                        let Some(entry) = store.get(&key).await? else {
-                            return Stop::failed("the counter is gone, though every swap leaves one");
-                        };
-                        let count = std::str::from_utf8(&entry.value).ok().and_then(|text| text.parse::<u32>().ok());
-                        let Some(count) = count else {
-                            return Stop::failed("the counter holds what nobody wrote");
-                        };
-                        let next = (count + 1).to_string();
-                        let answer = store.try_replace(&key, &entry.value, next.into(), long()).await?;
-                        if answer != ReplaceOutcome::NotApplied {
-                            break;
-                        }
+                let (mut swaps, mut refused) = (Vec::new(), 0);
+                while swaps.len() < EACH {
+                    let Some(entry) = store.get(&key).await? else {
+                        return Stop::failed("the counter is gone, though every swap leaves one");
+                    };
+                    let count = std::str::from_utf8(&entry.value).ok().and_then(|text| text.parse::<usize>().ok());
+                    let Some(count) = count else { return Stop::failed("the counter holds what nobody wrote") };
+                    let next = (count + 1).to_string();
+                    match store.try_replace(&key, &entry.value, next.into(), long()).await? {
+                        ReplaceOutcome::Applied(revision) => swaps.push((count + 1, revision)),
+                        // Then another's has applied since the read, and there are only so many.
+                        ReplaceOutcome::NotApplied => refused += 1,
                     }
+                    ensure!(refused <= TASKS * EACH, "a swap was refused more often than others can have applied");
                 }
-                Ok(())
+                Ok(swaps)
             }
         })
         .await?;
-    store.must_show(&key, (TASKS as u32 * SWAPS).to_string()).await?;
-    Ok(())
+    let mut swaps = swaps.concat();
+    swaps.sort();
+    Ok(swaps)
 }
