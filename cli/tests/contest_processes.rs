@@ -166,3 +166,17 @@ fn pauses_and_kills_need_processes_and_say_so() {
         assert!(stderr.contains("need workers that are processes") && stderr.contains("memory://"), "{stderr}");
     }
 }
+
+#[test]
+fn a_server_is_started_for_the_contest_and_ends_with_it() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command.args(["contest", "--json", "--spawn-redis", "--scenario", "mutex", "--seconds", "2", "--workers", "3"]);
+    let output = command.args(["--kill", "--hold", "20ms"]).output().expect("the command was built for this test");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert!(output.status.success(), "{json}");
+    assert_eq!((&json["overlaps"], &json["stale_writes_accepted"]), (&Value::from(0), &Value::from(0)), "{json}");
+    assert!(json["acquisitions"].as_u64() > Some(0) && json["kills"].as_u64() > Some(0), "{json}");
+    let folder = json["store"].as_str().and_then(|url| Path::new(url.strip_prefix("redis+unix://")?).parent());
+    let folder = folder.unwrap_or_else(|| panic!("it says where it was: {json}"));
+    assert!(!folder.exists(), "what it lived in is gone");
+}

@@ -7,6 +7,8 @@
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test stops where it meets what it did not expect")]
 
+mod forgetting;
+mod many;
 mod rig;
 
 /// The scenarios that every store goes through, as a module of tests for each rig.
@@ -61,6 +63,7 @@ on_every_store! {
     processes {
         a_killed_holder_is_followed_though_hints_are_lost,
         a_stopped_holder_finds_that_it_has_lost,
+        a_wall_clock_that_steps_changes_nothing,
         two_processes_are_two_owners,
     }
 }

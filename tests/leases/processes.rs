@@ -1,7 +1,7 @@
 //! A holder as a process of its own: this very program, run again for one test that is not one.
 
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use leasehold::connect;
 use leasehold::lock::{Locks, Release};
@@ -23,10 +23,11 @@ async fn holder() {
     let locks = Locks::new(connect(&url).await.unwrap());
     let lease = locks.lock(RESOURCE).ttl(TTL).acquire().await.unwrap();
     println!("holding {}", lease.nonce());
-    // In a tight loop, so that the first thing after a stop is a check.
+    // Looked at often, so that the first thing after a stop is a check.
     while lease.check().is_ok() {
-        std::thread::yield_now();
-        tokio::task::yield_now().await;
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        println!("wall {}", wall.as_secs());
+        sleep(Duration::from_millis(5)).await;
     }
     println!("lost");
     println!("released {:?}", lease.release().await.unwrap());
@@ -39,9 +40,14 @@ struct Holder {
 
 impl Holder {
     async fn start(rig: &Rig) -> Self {
+        Self::start_with(rig, &[]).await
+    }
+
+    async fn start_with(rig: &Rig, environment: &[(&str, &str)]) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "processes::holder", "--nocapture"])
             .env(URL, &rig.url)
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
@@ -92,6 +98,51 @@ pub(crate) async fn a_stopped_holder_finds_that_it_has_lost(rig: Rig) {
     assert!(holder.line_with("released").await.contains("AlreadyLost"));
     assert_eq!(rig.holder().await.unwrap().nonce, b.nonce());
     assert_eq!(b.release().await.unwrap(), Release::Released);
+}
+
+pub(crate) async fn a_wall_clock_that_steps_changes_nothing(rig: Rig) {
+    let folder = tempfile::tempdir().unwrap();
+    let offset = folder.path().join("offset");
+    let step = |by: &str| {
+        // Written beside and moved there, so that no half of it is read.
+        std::fs::write(folder.path().join("next"), by).unwrap();
+        std::fs::rename(folder.path().join("next"), &offset).unwrap();
+    };
+    step("+0");
+    let library = faketime();
+    let environment = [
+        ("LD_PRELOAD", library.as_str()),
+        ("FAKETIME_TIMESTAMP_FILE", offset.to_str().unwrap()),
+        ("FAKETIME_NO_CACHE", "1"),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+    ];
+    let mut holder = Holder::start_with(&rig, &environment).await;
+    let nonce = rig.holder().await.unwrap().nonce;
+    for (by, seconds) in [("+1h", 3600), ("-1h", -3600)] {
+        step(by);
+        let stepped = async {
+            loop {
+                let wall: i64 = holder.line_with("wall").await.rsplit(' ').next().unwrap().parse().unwrap();
+                let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
+                if (wall - here - seconds).abs() < 60 {
+                    return;
+                }
+            }
+        };
+        // The clock of the holder alone has really moved.
+        tokio::time::timeout(Duration::from_secs(10), stepped).await.unwrap();
+        crate::rig::always(TTL * 2, async || rig.holder().await.is_some_and(|holder| holder.nonce == nonce)).await;
+    }
+}
+
+/// The library that fakes the time of one process.
+fn faketime() -> String {
+    let mut found = Vec::new();
+    for folder in ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"] {
+        found.push(format!("{folder}/faketime/libfaketimeMT.so.1"));
+    }
+    let there = found.iter().find(|library| std::path::Path::new(library).exists());
+    there.expect("libfaketime is missing: ./scripts/install-servers").clone()
 }
 
 pub(crate) async fn two_processes_are_two_owners(rig: Rig) {
