@@ -31,6 +31,11 @@ impl Handle {
         self.atomic.clone()
     }
 
+    /// The whole contract, where the store has it.
+    pub(crate) fn whole(&self) -> Option<Arc<dyn CacheStore>> {
+        self.cache.clone()
+    }
+
     pub(crate) fn has_cache(&self) -> bool {
         self.cache.is_some()
     }

@@ -1,6 +1,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
@@ -12,11 +13,11 @@ use tokio::time::timeout;
 
 use crate::capability::Capability;
 use crate::checks::{Check, Need};
+use crate::history::Tolerance;
 use crate::open::Opener;
 use crate::other_process::OtherProcess;
 use crate::report::{CheckReport, Status};
 use crate::subject::Subject;
-use crate::timing::Tolerance;
 use crate::verdict::{Stop, Verdict};
 
 /// All that is chosen about a run, shared by its checks.
@@ -29,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) required: Vec<Capability>,
     pub(crate) known_failures: HashMap<String, String>,
     pub(crate) other_process: Option<OtherProcess>,
+    pub(crate) rounds: u32,
+    pub(crate) histories: Option<PathBuf>,
     /// How long a check waited in vain for the store to open. The others need not wait for it again.
     pub(crate) never_opened: OnceLock<Duration>,
 }

@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,10 +8,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::handle::Handle;
+use crate::history::Tolerance;
 use crate::open::Opener;
 use crate::other_process::OtherProcess;
 use crate::runner::Plan;
-use crate::timing::{Round, Span, Tolerance};
+use crate::timing::{Round, Span};
 use crate::verdict::{Stop, Verdict, ensure};
 
 /// The store that a check is run on, in a namespace of the check's own.
@@ -18,22 +20,31 @@ pub(crate) struct Subject {
     /// The first handle.
     pub(crate) store: Handle,
     pub(crate) tolerance: Tolerance,
+    /// Whether tokio's clock stands still until everybody waits.
+    pub(crate) stepped: bool,
     /// What a check that draws at random draws from.
     pub(crate) seed: u64,
     /// How this very program is started once more, where it can be.
     pub(crate) other_process: Option<OtherProcess>,
+    /// How many histories are recorded.
+    pub(crate) rounds: u32,
+    /// Where a history that breaks the contract is kept.
+    pub(crate) histories: Option<PathBuf>,
     opener: Opener,
     namespace: String,
 }
 
 impl Subject {
     pub(crate) fn new(store: Handle, namespace: String, plan: &Plan) -> Self {
-        let Plan { opener, tolerance, seed, other_process, .. } = plan;
+        let Plan { opener, tolerance, stepped, seed, other_process, rounds, histories, .. } = plan;
         Self {
             store,
             tolerance: *tolerance,
+            stepped: *stepped,
             seed: *seed,
             other_process: other_process.clone(),
+            rounds: *rounds,
+            histories: histories.clone(),
             opener: opener.clone(),
             namespace,
         }

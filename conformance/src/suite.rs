@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
@@ -13,11 +13,11 @@ use serde::Serialize;
 
 use crate::capability::Capability;
 use crate::checks::{self, Check};
+use crate::history::Tolerance;
 use crate::open::{IntoAtomicStore, IntoCacheStore, Opener};
 use crate::other_process::{self, OtherProcess};
 use crate::report::{CheckReport, Report, Status};
 use crate::runner::{Plan, real_runtime};
-use crate::timing::Tolerance;
 use crate::verdict::Stop;
 
 /// Everything that a store is held to, to be run against one.
@@ -47,6 +47,8 @@ pub struct Suite {
     required: Vec<Capability>,
     known_failures: HashMap<String, String>,
     other_process: Option<OtherProcess>,
+    rounds: u32,
+    histories: Option<PathBuf>,
 }
 
 /// Which checks to run, and how many at once.
@@ -86,6 +88,8 @@ impl Suite {
             required: Vec::new(),
             known_failures: HashMap::new(),
             other_process: None,
+            rounds: 20,
+            histories: None,
         }
     }
 
@@ -137,6 +141,19 @@ impl Suite {
         self
     }
 
+    /// How many concurrent histories are recorded and judged for each check of them; 20 by default.
+    pub fn rounds(mut self, rounds: u32) -> Self {
+        self.rounds = rounds;
+        self
+    }
+
+    /// Keeps a concurrent history that breaks the contract as a file in this folder, to be looked at and
+    /// [judged again](crate::history::replay). [`run`](Self::run) keeps them in the system's temporary folder by itself.
+    pub fn histories_in(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.histories = Some(folder.into());
+        self
+    }
+
     /// The names of all checks, in the order of the table.
     pub fn checks() -> impl Iterator<Item = &'static str> {
         checks::table().map(|check| check.name)
@@ -153,6 +170,7 @@ impl Suite {
         if let Some(status) = self.work_as_other_process() {
             return status;
         }
+        self.histories.get_or_insert_with(std::env::temp_dir);
         match std::env::var("CONFORMANCE_REQUIRE").ok().as_deref().map(Capability::parse_list) {
             None => {}
             Some(Ok(required)) => self.required.extend(required),
@@ -257,9 +275,20 @@ impl Suite {
     }
 
     fn into_plan(self) -> Arc<Plan> {
-        let Self { name: _, opener, tolerance, stepped, deadline, seed, required, known_failures, other_process } =
-            self;
-        let tolerance = tolerance.unwrap_or(if stepped { Tolerance::EXACT } else { Tolerance::DEFAULT });
+        let Self {
+            name: _,
+            opener,
+            tolerance,
+            stepped,
+            deadline,
+            seed,
+            required,
+            known_failures,
+            other_process,
+            rounds,
+            histories,
+        } = self;
+        let tolerance = tolerance.unwrap_or(if stepped { Tolerance::EXACT } else { Tolerance::default() });
         Arc::new(Plan {
             opener,
             tolerance,
@@ -269,6 +298,8 @@ impl Suite {
             required,
             known_failures,
             other_process,
+            rounds,
+            histories,
             never_opened: OnceLock::new(),
         })
     }

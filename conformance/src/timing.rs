@@ -9,14 +9,8 @@ use std::time::Duration;
 use leasehold_core::Ttl;
 use tokio::time::{Instant, sleep_until};
 
+use crate::history::Tolerance;
 use crate::verdict::{Verdict, ensure};
-
-/// How far the end of an entry may be from where the measured bounds put it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tolerance {
-    pub(crate) early: Duration,
-    pub(crate) late: Duration,
-}
 
 /// When a call was sent and when its answer came.
 #[derive(Debug, Clone, Copy)]
@@ -33,9 +27,6 @@ pub(crate) enum Round {
 }
 
 impl Tolerance {
-    pub(crate) const DEFAULT: Self = Self { early: Duration::from_millis(5), late: Duration::from_millis(250) };
-    pub(crate) const EXACT: Self = Self { early: Duration::ZERO, late: Duration::ZERO };
-
     /// An answer that came before this moment must know of the entry.
     pub(crate) fn earliest_end(&self, written: Span, ttl: Ttl) -> Instant {
         // A ttl below the tolerance ends whenever it likes.

@@ -65,7 +65,7 @@ pub(super) async fn one_owner_at_a_time(subject: &Subject) -> Verdict {
                         sleep(Duration::from_millis(2)).await;
                     }
                     let others = owners.fetch_add(1, Ordering::AcqRel);
-                    tokio::task::yield_now().await;
+                    sleep(Duration::from_millis(1)).await;
                     owners.fetch_sub(1, Ordering::AcqRel);
                     ensure!(others == 0, "{} tasks own one key at once", others + 1);
                     store.must_remove(&key, &mine).await?;

@@ -19,6 +19,7 @@ mod fence;
 mod get;
 mod handles;
 mod hints;
+mod histories;
 mod keys;
 mod leases;
 mod remove;
@@ -229,6 +230,8 @@ groups! {
         without_reads_it_ends_before_the_absolute_end [CACHE],
         try_replace_brings_a_fixed_end [CACHE],
         try_expire_brings_a_fixed_end [CACHE],
+        try_add_prolongs_nothing [CACHE],
+        a_read_tells_the_end_that_it_brings [CACHE],
     }
     scan {
         finds_every_one_of_many [CACHE],
@@ -293,5 +296,8 @@ groups! {
     durable {
         an_answered_write_outlives_its_process [DURABLE],
     }
-    // The group `histories` belongs here: concurrent histories, recorded and searched for a linearization.
+    histories {
+        of_the_primitives_have_an_order,
+        of_the_whole_store_have_an_order [CACHE],
+    }
 }

@@ -1,6 +1,6 @@
 //! Entries that live on when they are read.
 
-use leasehold_core::{Expiry, Key, Ttl};
+use leasehold_core::{AddOutcome, Expiry, Key, Ttl};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::subject::{Subject, base, key, millis};
@@ -77,6 +77,33 @@ pub(super) async fn try_expire_brings_a_fixed_end(subject: &Subject) -> Verdict 
     let (written, ()) = measured(store.must_expire(&key, "sliding", ttl)).await?;
     read_until(subject, &key, written, ttl).await?;
     store.must_not_show(&key, "try_expire gave it a fixed end").await
+}
+
+pub(super) async fn try_add_prolongs_nothing(subject: &Subject) -> Verdict {
+    let (store, key, ttl) = (&subject.store, key("k"), base());
+    let (written, _) = measured(store.must_set(&key, "mine", Expiry::Sliding(ttl))).await?;
+    while Instant::now() < subject.tolerance.latest_end(written, ttl) {
+        let answer = store.try_add(&key, "added".into(), ttl).await?;
+        if let AddOutcome::Added(_) = answer {
+            ensure!(
+                Instant::now() >= subject.tolerance.earliest_end(written, ttl),
+                "try_add wrote over an entry that had time left"
+            );
+            return Ok(());
+        }
+        sleep(ttl.as_duration() / 8).await;
+    }
+    store.must_add(&key, "added", ttl).await?;
+    Ok(())
+}
+
+pub(super) async fn a_read_tells_the_end_that_it_brings(subject: &Subject) -> Verdict {
+    let (store, key, idle) = (&subject.store, key("k"), millis(60_000));
+    store.must_set(&key, "mine", Expiry::Sliding(idle)).await?;
+    sleep(base().into()).await;
+    let (read, entry) = measured(store.must_show(&key, "mine")).await?;
+    // The read is what it lives on from, so that is where the bounds are measured.
+    subject.tolerance.ensure_time_left(entry.time_left, read, idle, read)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

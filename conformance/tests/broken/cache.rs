@@ -39,10 +39,10 @@ impl CacheStore for Broken {
         }
         let mut found = Vec::new();
         for key in &keys {
-            let mut entry = self.read(key).await?;
-            if self.mistake != Mistake::ReadsOfManyDoNotSlide {
-                self.slide(key, &entry).await?;
-            }
+            let mut entry = match self.mistake {
+                Mistake::ReadsOfManyDoNotSlide => self.read(key).await?,
+                _ => self.read_and_slide(key).await?,
+            };
             match (self.mistake, &mut entry) {
                 (Mistake::GetManySkipsWhatIsAbsent, None) => continue,
                 (Mistake::GetManyTellsNoTimeLeft, Some(entry)) => entry.time_left = None,

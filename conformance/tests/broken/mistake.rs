@@ -155,6 +155,8 @@ pub(crate) enum Mistake {
     IdleTimeIsForgotten,
     ReplaceKeepsSliding,
     ExpireKeepsSliding,
+    AddsThatLoseSlide,
+    ReadsTellTheOldEnd,
 
     // Scan
     ScanStopsAfterAPage,

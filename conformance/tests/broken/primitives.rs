@@ -8,9 +8,9 @@ use leasehold_core::{
     AddOutcome, AtomicStore, CacheStore, Capabilities, Entry, Error, Expiry, Hints, Key, Outcome, ReplaceOutcome,
     Revision, Ttl,
 };
-use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
+use super::universe::pause;
 use super::{Broken, Mistake};
 
 #[async_trait]
@@ -36,7 +36,7 @@ impl AtomicStore for Broken {
             Mistake::AddForgetsTheTtl => return self.add(&key, value, Expiry::Never).await,
             Mistake::AddChecksThenSets => return self.add_in_two_steps(&key, value, expiry).await,
             Mistake::AddChecksThenSetsWhatExpired if universe.expired(&key).await.is_some() => {
-                yield_now().await;
+                pause().await;
                 return self.write(&key, value, expiry).await.map(AddOutcome::Added);
             }
             Mistake::AddExcludesInItsHandleOnly => {
@@ -47,12 +47,12 @@ impl AtomicStore for Broken {
                 if let Some(entry) = universe.live(&key).await {
                     return Ok(AddOutcome::Exists(entry));
                 }
-                let memory = universe.memory.clone();
+                let (memory, revision) = (universe.memory.clone(), self.revision(&key));
                 tokio::spawn(async move {
                     sleep(Duration::from_millis(5)).await;
                     memory.set(&key, value, expiry).await
                 });
-                return Ok(AddOutcome::Added(Revision::new(1)?));
+                return Ok(AddOutcome::Added(revision));
             }
             Mistake::AddNeverReclaimsWhatExpired => {
                 if let Some(record) = universe.expired(&key).await {
@@ -87,6 +87,7 @@ impl AtomicStore for Broken {
                     }
                     Mistake::AddHandsBackItsOwnValue => entry.value = own,
                     Mistake::AddHandsBackNoTimeLeft => entry.time_left = None,
+                    Mistake::AddsThatLoseSlide => self.slide(&key, &Some(entry.clone())).await?,
                     Mistake::AddThatLosesProlongs => {
                         let _ = universe.memory.try_expire(&key, &entry.value, ttl).await?;
                     }
@@ -141,10 +142,10 @@ impl AtomicStore for Broken {
             _ => expiry,
         };
         match self.mistake {
-            Mistake::ReplaceChecksThenSets => yield_now().await,
+            Mistake::ReplaceChecksThenSets => pause().await,
             Mistake::ReplaceRemovesThenAdds => {
                 universe.forget(&key).await;
-                yield_now().await;
+                pause().await;
             }
             _ => {}
         }
@@ -179,7 +180,7 @@ impl AtomicStore for Broken {
             return Ok(Outcome::NotApplied);
         }
         match self.mistake {
-            Mistake::RemoveChecksThenRemoves => yield_now().await,
+            Mistake::RemoveChecksThenRemoves => pause().await,
             Mistake::RemoveTakesWhatBeginsSo => {
                 for key in self.beginning_so(&key).await {
                     universe.forget(&key).await;
@@ -236,7 +237,7 @@ impl AtomicStore for Broken {
                 return Ok(Outcome::Applied);
             }
             Mistake::ExpireReadsThenWrites => {
-                yield_now().await;
+                pause().await;
                 self.write(&key, expected, expiry).await?;
                 return Ok(Outcome::Applied);
             }
@@ -268,7 +269,7 @@ impl AtomicStore for Broken {
         match self.mistake {
             Mistake::AnswersAreMixedUp => {
                 *self.universe.last_asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
-                yield_now().await;
+                pause().await;
                 let asked = self.universe.last_asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 key = asked.unwrap_or(key);
             }
@@ -286,8 +287,7 @@ impl AtomicStore for Broken {
             }
             _ => {}
         }
-        let found = self.read(&key).await?;
-        self.slide(&key, &found).await?;
+        let found = self.read_and_slide(&key).await?;
         match self.mistake {
             Mistake::ReadsAreKeptForAWhile | Mistake::ReadsAreKeptOverOwnWrites => {
                 let mut own = self.own_reads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -311,8 +311,18 @@ impl AtomicStore for Broken {
 }
 
 impl Broken {
+    /// What `get` finds, with the time left that the read brings.
+    pub(super) async fn read_and_slide(&self, key: &Key) -> Result<Option<Entry>, Error> {
+        let found = self.read(key).await?;
+        self.slide(key, &found).await?;
+        match self.mistake {
+            Mistake::ReadsTellTheOldEnd => Ok(found),
+            _ => self.read(key).await,
+        }
+    }
+
     /// Makes an entry that slides live on.
-    pub(super) async fn slide(&self, key: &Key, found: &Option<Entry>) -> Result<(), Error> {
+    async fn slide(&self, key: &Key, found: &Option<Entry>) -> Result<(), Error> {
         let Some((entry, record)) = found.as_ref().zip(self.universe.record(key)) else { return Ok(()) };
         let Some(idle) = record.expiry.idle() else { return Ok(()) };
         let at_most =
@@ -336,7 +346,7 @@ impl Broken {
         if let Some(entry) = self.universe.live(key).await {
             return Ok(AddOutcome::Exists(entry));
         }
-        yield_now().await;
+        pause().await;
         self.write(key, value, expiry).await.map(AddOutcome::Added)
     }
 
@@ -367,8 +377,8 @@ impl Broken {
         self.universe.wrote(key, &value, expiry);
         // What slides is made to by `slide`.
         let end = expiry.first_ttl().map_or(Expiry::Never, Expiry::After);
-        let revision = self.universe.memory.set(key, value, end).await?;
-        Ok(self.revision(key, revision))
+        let _ = self.universe.memory.set(key, value, end).await?;
+        Ok(self.revision(key))
     }
 
     /// What every removal comes to.
@@ -409,11 +419,10 @@ impl Broken {
 
     async fn minted_early(&self) -> Result<Revision, Error> {
         let minted = self.universe.last_revision.fetch_add(1, Ordering::AcqRel) + 1;
-        yield_now().await;
+        pause().await;
         // Who minted later may well write sooner.
         if minted % 3 == 1 {
-            yield_now().await;
-            yield_now().await;
+            pause().await;
         }
         Revision::new(minted)
     }

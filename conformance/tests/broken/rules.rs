@@ -176,7 +176,7 @@ impl Broken {
     }
 
     /// The revision of a write that was just made.
-    pub(super) fn revision(&self, key: &Key, revision: Revision) -> Revision {
+    pub(super) fn revision(&self, key: &Key) -> Revision {
         let universe = &self.universe;
         let number = match self.mistake {
             Mistake::RevisionsRepeat => 7,
@@ -186,7 +186,6 @@ impl Broken {
                 *last += 1;
                 *last
             }
-            Mistake::RevisionsAreMintedBeforeTheWrite => universe.last_revision.fetch_add(1, Ordering::AcqRel) + 1,
             Mistake::RevisionsAreCountedByHandle => self.own_revisions.fetch_add(1, Ordering::AcqRel) + 1,
             Mistake::RevisionsAreMilliseconds => {
                 u64::try_from((Instant::now() - universe.began).as_millis()).unwrap_or(u64::MAX) + 1
@@ -194,7 +193,8 @@ impl Broken {
             Mistake::RevisionsAreNearTheLimit => {
                 Revision::LIMIT - 1_000_000 + universe.last_revision.fetch_add(1, Ordering::AcqRel)
             }
-            _ => return revision,
+            // As a counter, so that they are the same in every run.
+            _ => universe.last_revision.fetch_add(1, Ordering::AcqRel) + 1,
         };
         Revision::new(number).expect("a number below 2^53")
     }

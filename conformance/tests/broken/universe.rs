@@ -81,7 +81,7 @@ impl Broken {
             Mistake::LockStaysTakenWhenDropped => {
                 // Who is dropped at the await has no chance to unlock.
                 let locked = ManuallyDrop::new(universe.lock.clone().lock_owned().await);
-                tokio::task::yield_now().await;
+                pause().await;
                 drop(ManuallyDrop::into_inner(locked));
             }
             Mistake::PermitIsGoneWhenDropped => {
@@ -90,7 +90,7 @@ impl Broken {
                     sleep(Duration::from_millis(10)).await;
                 }
                 universe.permits.fetch_add(1, Ordering::AcqRel);
-                tokio::task::yield_now().await;
+                pause().await;
                 universe.permits.fetch_sub(1, Ordering::AcqRel);
             }
             Mistake::SweepTakesNeighbours => {
@@ -183,4 +183,9 @@ impl Drop for Broken {
             self.universe.generation.fetch_add(1, Ordering::AcqRel);
         }
     }
+}
+
+/// An await at which others come between. A mere yield would be over at the next poll, which may follow at once.
+pub(super) async fn pause() {
+    sleep(Duration::from_millis(1)).await;
 }
