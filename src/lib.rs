@@ -40,4 +40,6 @@ mod documents {
     mod readme {}
     #[doc = include_str!("../docs/leases.md")]
     mod leases {}
+    #[doc = include_str!("../docs/writing-a-store.md")]
+    mod writing_a_store {}
 }
