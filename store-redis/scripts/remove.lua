@@ -1,6 +1,9 @@
--- KEYS: entry. Answers 1, or 0 if nothing was there.
-if redis.call('UNLINK', KEYS[1]) == 0 then
-  return 0
+-- KEYS: entry, of each item. Answers 1, or 0 if nothing was there.
+local answers = {}
+for i, entry in ipairs(KEYS) do
+  answers[i] = redis.pcall('UNLINK', entry)
+  if answers[i] == 1 then
+    redis.pcall('PUBLISH', entry, '$DATABASE')
+  end
 end
-redis.pcall('PUBLISH', KEYS[1], '$DATABASE')
-return 1
+return answers

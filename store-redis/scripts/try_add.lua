@@ -1,7 +1,19 @@
--- KEYS: entry, floor. ARGV: value, ttl in ms. Answers the revision, or what is there and its time left in ms.
-local held = redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2], 'GET')
-if held then
-  return {held, redis.call('PTTL', KEYS[1])}
+-- KEYS: entry, floor; ARGV: value, ttl in ms; of each item. Answers its revision, or what is there and how many ms it
+-- has left.
+local answers = {}
+for i = 1, #KEYS, 2 do
+  local revision, answer = mint(KEYS[i + 1])
+  if revision then
+    answer = redis.pcall('SET', KEYS[i], ARGV[i], 'NX', 'PX', ARGV[i + 1], 'GET')
+    if not answer then
+      answer = revision
+      if raise(KEYS[i + 1], revision) then
+        answer = {err = 'APPLIED and then refused'}
+      end
+    elseif type(answer) == 'string' then
+      answer = {answer, redis.pcall('PTTL', KEYS[i])}
+    end
+  end
+  answers[#answers + 1] = answer
 end
-redis.call('SET', KEYS[2], string.format('%.0f', revision))
-return revision
+return answers

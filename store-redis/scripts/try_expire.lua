@@ -1,8 +1,17 @@
--- KEYS: entry. ARGV: expected value, ttl in ms. Answers 1 or 0.
-if stored == ARGV[1] then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-else
-  -- It slides no more.
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+-- KEYS: entry; ARGV: expected value, ttl in ms; of each item. Answers 1 or 0.
+local answers = {}
+for i, entry in ipairs(KEYS) do
+  local expected, ttl = ARGV[2 * i - 1], ARGV[2 * i]
+  local stored, answer = matching(entry, expected)
+  if stored == expected then
+    answer = redis.pcall('PEXPIRE', entry, ttl)
+  elseif stored then
+    -- It slides no more.
+    answer = redis.pcall('SET', entry, expected, 'PX', ttl)
+    if not answer.err then
+      answer = 1
+    end
+  end
+  answers[i] = answer
 end
-return 1
+return answers

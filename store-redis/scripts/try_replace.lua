@@ -1,5 +1,23 @@
--- KEYS: entry, floor. ARGV: expected value, value, ttl in ms. Answers the revision, or 0 if it does not apply.
-redis.call('SET', KEYS[2], string.format('%.0f', revision))
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-redis.pcall('PUBLISH', KEYS[1], '$DATABASE')
-return revision
+-- KEYS: entry, floor; ARGV: expected value, value, ttl in ms; of each item. Answers its revision, or 0 if it does not
+-- apply.
+local answers = {}
+for i = 1, #KEYS / 2 do
+  local entry, floor = KEYS[2 * i - 1], KEYS[2 * i]
+  local stored, answer = matching(entry, ARGV[3 * i - 2])
+  local revision
+  if stored then
+    revision, answer = mint(floor)
+  end
+  if revision then
+    answer = raise(floor, revision)
+  end
+  if revision and not answer then
+    answer = redis.pcall('SET', entry, ARGV[3 * i - 1], 'PX', ARGV[3 * i])
+    if not answer.err then
+      redis.pcall('PUBLISH', entry, '$DATABASE')
+      answer = revision
+    end
+  end
+  answers[i] = answer
+end
+return answers

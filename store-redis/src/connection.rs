@@ -2,14 +2,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use leasehold_core::Error;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::config::Settings;
-use crate::error::{Failure, broken, timed_out, unreachable};
+use crate::error::{Failure, Fault};
 
 /// The way to one server: one connection that all callers share, and that is replaced when it fails.
 ///
@@ -18,10 +17,9 @@ use crate::error::{Failure, broken, timed_out, unreachable};
 #[derive(Clone)]
 pub(crate) struct Connection(Arc<Shared>);
 
-/// One operation on its way: its name, and the moment by which it is answered or given up, whatever it waits for.
+/// A call on its way: the moment by which it is answered or given up, whatever it waits for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
-    pub(crate) operation: &'static str,
     pub(crate) deadline: Instant,
     limit: Duration,
 }
@@ -107,19 +105,19 @@ impl Connection {
         self.0.client.as_ref()
     }
 
-    pub(crate) fn begin(&self, operation: &'static str) -> Call {
+    pub(crate) fn begin(&self) -> Call {
         let limit = self.0.settings.deadline;
-        Call { operation, deadline: Instant::now() + limit, limit }
+        Call { deadline: Instant::now() + limit, limit }
     }
 
     /// Sends a command and waits for its answer, which can be a server's error.
-    pub(crate) async fn run(&self, call: Call, command: &Cmd) -> Result<Value, Error> {
+    pub(crate) async fn run(&self, call: Call, command: &Cmd) -> Result<Value, Fault> {
         let Session { mut connection, health } = self.session(call).await?;
         self.answer(call, &health, connection.send_packed_command(command)).await
     }
 
     /// Sends several commands at once and waits for all their answers.
-    pub(crate) async fn run_all(&self, call: Call, commands: &Pipeline) -> Result<Vec<Value>, Error> {
+    pub(crate) async fn run_all(&self, call: Call, commands: &Pipeline) -> Result<Vec<Value>, Fault> {
         let Session { mut connection, health } = self.session(call).await?;
         self.answer(call, &health, connection.send_packed_commands(commands, 0, commands.len())).await
     }
@@ -129,7 +127,7 @@ impl Connection {
         call: Call,
         health: &Health,
         answer: impl Future<Output = RedisResult<T>>,
-    ) -> Result<T, Error> {
+    ) -> Result<T, Fault> {
         let sent = Instant::now();
         let answers = health.answers.load(Ordering::Relaxed);
         match timeout_at(call.deadline, answer).await {
@@ -140,7 +138,7 @@ impl Connection {
             }
             Ok(Err(error)) => {
                 self.replace(health.number);
-                Err(broken(call.operation, &error))
+                Err(Fault::Broken(Failure::of(&error)))
             }
             Err(_) => {
                 let in_a_row = 1 + health.timeouts_in_a_row.fetch_add(1, Ordering::Relaxed);
@@ -150,7 +148,7 @@ impl Connection {
                 if is_silent || in_a_row >= Self::TIMEOUTS_IN_A_ROW {
                     self.replace(health.number);
                 }
-                Err(timed_out(call.operation, call.limit))
+                Err(Fault::TimedOut(call.limit))
             }
         }
     }
@@ -159,7 +157,7 @@ impl Connection {
     ///
     /// In an outage that has just begun a call waits until its deadline. In one that has lasted longer than a deadline
     /// it waits for the next attempt alone, so that callers are not all held up for the whole time.
-    async fn session(&self, call: Call) -> Result<Session, Error> {
+    async fn session(&self, call: Call) -> Result<Session, Fault> {
         if let State::Up(session) = &*self.0.state.borrow() {
             return Ok(session.clone());
         }
@@ -174,14 +172,14 @@ impl Connection {
                     if self.0.failures.load(Ordering::Acquire) > failures
                         && (is_final || outage.since.elapsed() >= call.limit)
                     {
-                        return Err(unreachable(call.operation, outage.last.clone()));
+                        return Err(Fault::Unreachable(outage.last.clone()));
                     }
                     outage.last.clone()
                 }
             };
             // The sender lives in `self`, so only the time can end this wait.
             if timeout_at(call.deadline, states.changed()).await.is_err() {
-                return Err(unreachable(call.operation, last));
+                return Err(Fault::Unreachable(last));
             }
         }
     }

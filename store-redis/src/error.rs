@@ -11,8 +11,8 @@ use crate::store::NAME;
 /// The answers of a server that prove that nothing was written, by their code, each with its kind and what it means.
 /// After every other one a write may have been applied.
 ///
-/// Those that a script can raise itself (`OOM`, `READONLY`, `NOPERM`, `WRONGTYPE` and the like) prove it because each
-/// script reads first, and its first write is refused before any is done.
+/// Those that the commands of a script raise (`OOM`, `READONLY`, `NOPERM`, `WRONGTYPE` and the like) prove it because each
+/// item of a script reads first, and its first write is refused before any is done.
 const REFUSALS: &[(&str, ErrorKind, &str)] = &[
     // Refused before the command is looked at.
     ("NOAUTH", ErrorKind::Unauthorized, "the connection is not authenticated"),
@@ -36,6 +36,8 @@ const REFUSALS: &[(&str, ErrorKind, &str)] = &[
     ("OOM", ErrorKind::Unavailable, "the server's memory is full, and it evicts nothing"),
     // A script reads a key before it writes it, or overwrites whatever there is.
     ("WRONGTYPE", ErrorKind::Corrupt, "what is stored there is not of this library"),
+    // Our scripts' own word, for a floor that is no number.
+    ("CORRUPT", ErrorKind::Corrupt, "what is stored there is not of this library"),
 ];
 
 /// The same for answers whose code is the plain `ERR`, which stands before much else: by how their text begins.
@@ -43,7 +45,7 @@ const PLAIN_REFUSALS: &[(&str, ErrorKind, &str)] = &[
     // The command is looked up before it runs.
     ("unknown command", ErrorKind::Unsupported, "the server has no such command"),
     // Redis and Valkey, when a script calls a command that its user may not. The rights to the keys are those of the
-    // whole script, and no script writes by two kinds of commands, so the first write is refused or none.
+    // whole script, and no item writes by two kinds of commands, so the first write is refused or none.
     ("The user executing the script can't", ErrorKind::Unauthorized, "the user has no right to what the script does"),
     ("ACL failure in script", ErrorKind::Unauthorized, "the user has no right to what the script does"),
 ];
@@ -66,25 +68,36 @@ pub(crate) fn refused(operation: &'static str, error: &ServerError) -> Error {
     Error::new(ErrorKind::Other, operation, "the server answered with an error").with_store(NAME).with_source(cause)
 }
 
-/// The connection broke after the request may have been sent.
-pub(crate) fn broken(operation: &'static str, error: &RedisError) -> Error {
-    Error::new(ErrorKind::Unavailable, operation, "the connection broke before the answer came")
-        .with_store(NAME)
-        .with_source(Failure::of(error))
+/// Why there is no answer at all.
+#[derive(Debug, Clone)]
+pub(crate) enum Fault {
+    /// The connection broke after the request may have been sent.
+    Broken(Failure),
+    /// No answer came to what was sent.
+    TimedOut(Duration),
+    /// The deadline came while there was no connection.
+    Unreachable(Option<Failure>),
+    /// Whoever was to send it was stopped before, with the runtime that it ran on.
+    Unsent,
 }
 
-/// No answer came to what was sent.
-pub(crate) fn timed_out(operation: &'static str, limit: Duration) -> Error {
-    Error::new(ErrorKind::Timeout, operation, format!("no answer within {limit:?}")).with_store(NAME)
-}
-
-/// The deadline came while there was no connection, so nothing was sent.
-pub(crate) fn unreachable(operation: &'static str, failure: Option<Failure>) -> Error {
-    let kind = failure.as_ref().map_or(ErrorKind::Unavailable, |failure| failure.kind);
-    let error = of_no_effect(kind, operation, "there is no connection to the server, and nothing was sent");
-    match failure {
-        Some(failure) => error.with_source(failure),
-        None => error,
+impl Fault {
+    /// The error of an operation that gets no answer for this.
+    pub(crate) fn of(self, operation: &'static str) -> Error {
+        const UNREACHABLE: &str = "there is no connection to the server, and nothing was sent";
+        match self {
+            Self::Broken(failure) => {
+                Error::new(ErrorKind::Unavailable, operation, "the connection broke before the answer came")
+                    .with_store(NAME)
+                    .with_source(failure)
+            }
+            Self::TimedOut(limit) => {
+                Error::new(ErrorKind::Timeout, operation, format!("no answer within {limit:?}")).with_store(NAME)
+            }
+            Self::Unreachable(Some(failure)) => of_no_effect(failure.kind, operation, UNREACHABLE).with_source(failure),
+            Self::Unreachable(None) => of_no_effect(ErrorKind::Unavailable, operation, UNREACHABLE),
+            Self::Unsent => of_no_effect(ErrorKind::Unavailable, operation, "the runtime ended, and nothing was sent"),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
-use leasehold_core::{Error, Hint, HintHub, Hints, Key, KeyPrefix};
+use leasehold_core::{Hint, HintHub, Hints, Key, KeyPrefix};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, PushInfo, PushKind, RedisResult, Value};
 use tokio::sync::{Notify, watch};
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout, timeout_at};
 
 use crate::config::Settings;
 use crate::connection::{Call, Connection, connect};
-use crate::error::{Failure, unreachable};
+use crate::error::{Failure, Fault};
 use crate::layout::Layout;
 
 /// The hints of a store: one connection of its own for all that is listened for, made when somebody first listens.
@@ -74,17 +74,17 @@ impl Subscriptions {
         }))
     }
 
-    pub(crate) async fn watch(&self, call: Call, key: &Key) -> Result<Hints, Error> {
+    pub(crate) async fn watch(&self, call: Call, key: &Key) -> Result<Hints, Fault> {
         let topic = Topic::Channel(self.0.layout.entry(key));
         self.listen(call, topic, self.0.hub.watch(key)).await
     }
 
-    pub(crate) async fn watch_prefix(&self, call: Call, prefix: &KeyPrefix) -> Result<Hints, Error> {
+    pub(crate) async fn watch_prefix(&self, call: Call, prefix: &KeyPrefix) -> Result<Hints, Fault> {
         let topic = Topic::Pattern(self.0.layout.pattern(prefix));
         self.listen(call, topic, self.0.hub.watch_prefix(prefix)).await
     }
 
-    async fn listen(&self, call: Call, topic: Topic, hints: Hints) -> Result<Hints, Error> {
+    async fn listen(&self, call: Call, topic: Topic, hints: Hints) -> Result<Hints, Fault> {
         let listener = Listener { hints, subscriptions: self.clone(), topic };
         let mut news = self.0.news.subscribe();
         let failures = self.register(&listener.topic);
@@ -102,7 +102,7 @@ impl Subscriptions {
             let is_final = failure.as_ref().is_some_and(Failure::is_final);
             // The sender lives in `self`, so only the time can end this wait.
             if is_final || timeout_at(call.deadline, news.changed()).await.is_err() {
-                return Err(unreachable(call.operation, failure));
+                return Err(Fault::Unreachable(failure));
             }
         }
     }

@@ -111,14 +111,16 @@ pub(crate) fn terms(expiry: Expiry) -> Terms {
     let millis = |ttl: leasehold_core::Ttl| ttl.as_millis();
     Terms {
         first_ttl: expiry.first_ttl().map_or(0, millis),
-        sliding: expiry.idle().map(|idle| (millis(idle), expiry.at_most().map_or(0, millis))),
+        idle: expiry.idle().map_or(0, millis),
+        at_most: expiry.at_most().map_or(0, millis),
     }
 }
 
-/// An expiry in milliseconds; zero stands for no end.
+/// An expiry in milliseconds; zero stands for none.
 pub(crate) struct Terms {
     pub(crate) first_ttl: u64,
-    pub(crate) sliding: Option<(u64, u64)>,
+    pub(crate) idle: u64,
+    pub(crate) at_most: u64,
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 //! - **Outages.** Each call has a deadline that also covers the wait for a connection. What may have been sent is never
 //!   sent again by this store; [`Effect::None`](leasehold_core::Effect::None) says so where nothing can have happened.
 
+mod combine;
 mod config;
 mod connection;
 mod error;

@@ -9,14 +9,15 @@ use leasehold_core::{
     Page, ReplaceOutcome, Revision, Ttl,
 };
 use redis::aio::MultiplexedConnection;
-use redis::{Client, Cmd, Value};
+use redis::{Client, Value};
 
+use crate::combine::Combiner;
 use crate::config::{RedisConfig, Settings};
-use crate::connection::{Call, Connection};
-use crate::error::{foreign_cursor, no_hints, refused, unexpected, unreachable};
+use crate::connection::Connection;
+use crate::error::{Fault, foreign_cursor, no_hints, refused, unexpected};
 use crate::hints::Subscriptions;
 use crate::layout::{Layout, Terms, stored, terms, value_of};
-use crate::scripts::{Script, Scripts};
+use crate::scripts::{Item, Kind, Scripts};
 
 pub(crate) const NAME: &str = "redis";
 
@@ -37,8 +38,7 @@ pub(crate) const NAME: &str = "redis";
 pub struct RedisStore(Arc<Shared>);
 
 struct Shared {
-    connection: Connection,
-    scripts: Scripts,
+    combiner: Combiner,
     layout: Layout,
     /// None over a connection that somebody else made.
     subscriptions: Option<Subscriptions>,
@@ -108,9 +108,9 @@ impl RedisStore {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let database = client.get_connection_info().redis_settings().db();
         let connection = Connection::open(client, settings.clone()).await;
-        let connection = connection.map_err(|failure| unreachable("connect", Some(failure)))?;
+        let connection = connection.map_err(|failure| Fault::Unreachable(Some(failure)).of("connect"))?;
         let store = Self::over(connection, database, settings);
-        store.warn_of_eviction().await;
+        store.look_around().await;
         Ok(store)
     }
 
@@ -119,19 +119,28 @@ impl RedisStore {
         let max_value_len = settings.max_value_len;
         let subscriptions =
             connection.client().map(|client| Subscriptions::new(client.clone(), settings, layout.clone(), database));
-        Self(Arc::new(Shared { connection, scripts: Scripts::new(database), layout, subscriptions, max_value_len }))
+        let combiner = Combiner::new(connection, Scripts::new(database));
+        Self(Arc::new(Shared { combiner, layout, subscriptions, max_value_len }))
     }
 
-    /// A server that evicts takes leases away from their holders. Who may not ask is not told.
-    async fn warn_of_eviction(&self) {
-        let call = self.0.connection.begin("connect");
-        let Ok(info) = self.0.connection.run(call, redis::cmd("INFO").arg("memory")).await else { return };
+    /// Asks what kind of server it is. Who may not ask finds out as it goes.
+    ///
+    /// A server that evicts takes leases away from their holders.
+    async fn look_around(&self) {
+        let connection = self.0.combiner.connection();
+        let Ok(info) = connection.run(connection.begin(), redis::cmd("INFO").arg("server").arg("memory")).await else {
+            return;
+        };
         let info = match &info {
             Value::BulkString(info) => String::from_utf8_lossy(info),
             Value::VerbatimString { text, .. } => text.as_str().into(),
             _ => return,
         };
         let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        // Valkey has both names.
+        if field("redis_mode").or(field("server_mode")).is_some_and(|mode| mode.trim() == "cluster") {
+            self.0.combiner.spread();
+        }
         let policy = field("maxmemory_policy").unwrap_or("noeviction").trim();
         let has_limit = field("maxmemory").is_some_and(|limit| limit.trim() != "0");
         if has_limit && policy != "noeviction" {
@@ -153,32 +162,19 @@ impl Shared {
         self.capabilities().check_value(operation, value).map_err(|error| error.with_store(NAME))
     }
 
-    /// Runs a script by its hash. A server that does not know it has done nothing, and is sent the text.
-    async fn run(&self, operation: &'static str, command: &Command<'_>) -> Result<Value, Error> {
-        let call = self.connection.begin(operation);
-        let answer = match self.connection.run(call, &command.by_hash()).await? {
-            Value::ServerError(error) if error.code() == "NOSCRIPT" => {
-                self.connection.run(call, &command.by_text()).await?
-            }
-            answer => answer,
-        };
-        accepted(operation, answer)
+    async fn run(&self, operation: &'static str, item: Item) -> Result<Value, Error> {
+        match self.combiner.run(item).await {
+            Ok(answer) => accepted(operation, answer),
+            Err(fault) => Err(fault.of(operation)),
+        }
     }
 
-    /// Runs one script on many keys, in one round trip and in their order. The first carries the text, so that the
-    /// server knows the hash when it comes to the others: one that did not would do the later and not the earlier.
-    async fn run_all(&self, operation: &'static str, commands: &[Command<'_>]) -> Result<Vec<Value>, Error> {
-        let Some((first, others)) = commands.split_first() else { return Ok(Vec::new()) };
-        let mut pipeline = redis::Pipeline::with_capacity(commands.len());
-        pipeline.add_command(first.by_text());
-        for command in others {
-            pipeline.add_command(command.by_hash());
+    /// Does many items, in one round trip and in their order.
+    async fn run_many(&self, operation: &'static str, items: Vec<Item>) -> Result<Vec<Value>, Error> {
+        if items.is_empty() {
+            return Ok(Vec::new());
         }
-        let call = self.connection.begin(operation);
-        let answers = self.connection.run_all(call, &pipeline).await?;
-        if answers.len() != commands.len() {
-            return Err(unexpected(operation));
-        }
+        let answers = self.combiner.run_many(items).await.map_err(|fault| fault.of(operation))?;
         let answers: Vec<_> = answers.into_iter().map(|answer| accepted(operation, answer)).collect();
         // An item that was refused says nothing about the others.
         let some_applied = answers.iter().any(Result::is_ok);
@@ -188,86 +184,23 @@ impl Shared {
         answers.into_iter().map(|answer| answer.map_err(unless_applied)).collect()
     }
 
-    fn set_command<'s>(&'s self, key: &Key, value: &Bytes, expiry: Expiry) -> Command<'s> {
-        let Terms { first_ttl, sliding } = terms(expiry);
-        let command = self.on_entry_and_floor(&self.scripts.set, key).text(stored(value)).number(first_ttl);
-        match sliding {
-            Some((idle, at_most)) => command.number(idle).number(at_most),
-            None => command,
-        }
+    fn set_item(&self, key: &Key, value: &Bytes, expiry: Expiry) -> Item {
+        let Terms { first_ttl, idle, at_most } = terms(expiry);
+        self.on_entry_and_floor(Kind::Set, key).text(stored(value)).number(first_ttl).number(idle).number(at_most)
     }
 
-    /// A script on an entry alone.
-    fn on_entry<'s>(&self, script: &'s Script, key: &Key) -> Command<'s> {
-        Command { script, entry: self.layout.entry(key), floor: None, arguments: Vec::with_capacity(4) }
+    fn on_entry(&self, kind: Kind, key: &Key) -> Item {
+        Item::on_entry(kind, self.layout.entry(key))
     }
 
-    /// A script on an entry and the floor of its revisions.
-    fn on_entry_and_floor<'s>(&self, script: &'s Script, key: &Key) -> Command<'s> {
-        let command = self.on_entry(script, key);
-        let floor = Some(self.layout.floor_of(&command.entry).len());
-        Command { floor, ..command }
+    fn on_entry_and_floor(&self, kind: Kind, key: &Key) -> Item {
+        let entry = self.layout.entry(key);
+        let floor = self.layout.floor_of(&entry).len();
+        Item::on_entry_and_floor(kind, entry, floor)
     }
 
-    fn subscriptions(&self, operation: &'static str) -> Result<(&Subscriptions, Call), Error> {
-        let subscriptions = self.subscriptions.as_ref().ok_or_else(|| no_hints(operation))?;
-        Ok((subscriptions, self.connection.begin(operation)))
-    }
-}
-
-/// A call of a script.
-struct Command<'s> {
-    script: &'s Script,
-    entry: Vec<u8>,
-    /// How much of the entry's name is that of its floor, where the script needs one.
-    floor: Option<usize>,
-    arguments: Vec<Argument>,
-}
-
-enum Argument {
-    Text(Vec<u8>),
-    Number(u64),
-}
-
-impl Command<'_> {
-    fn text(mut self, text: Vec<u8>) -> Self {
-        self.arguments.push(Argument::Text(text));
-        self
-    }
-
-    fn number(mut self, number: u64) -> Self {
-        self.arguments.push(Argument::Number(number));
-        self
-    }
-
-    fn by_hash(&self) -> Cmd {
-        self.call("EVALSHA", self.script.hash())
-    }
-
-    fn by_text(&self) -> Cmd {
-        self.call("EVAL", self.script.text())
-    }
-
-    fn call(&self, name: &str, script: &str) -> Cmd {
-        let Self { script: _, entry, floor, arguments } = self;
-        let texts = arguments.iter().map(|argument| match argument {
-            Argument::Text(text) => text.len(),
-            Argument::Number(_) => 12,
-        });
-        let bytes = name.len() + script.len() + 1 + entry.len() * 2 + texts.sum::<usize>();
-        let mut command = Cmd::with_capacity(5 + arguments.len(), bytes);
-        command.arg(name).arg(script);
-        match floor {
-            Some(floor) => command.arg(2).arg(entry.as_slice()).arg(&entry[..*floor]),
-            None => command.arg(1).arg(entry.as_slice()),
-        };
-        for argument in arguments {
-            match argument {
-                Argument::Text(text) => command.arg(text.as_slice()),
-                Argument::Number(number) => command.arg(*number),
-            };
-        }
-        command
+    fn subscriptions(&self, operation: &'static str) -> Result<&Subscriptions, Error> {
+        self.subscriptions.as_ref().ok_or_else(|| no_hints(operation))
     }
 }
 
@@ -285,9 +218,8 @@ impl AtomicStore for RedisStore {
     async fn try_add(&self, key: &Key, value: Bytes, ttl: Ttl) -> Result<AddOutcome, Error> {
         const OPERATION: &str = "try_add";
         self.0.check(OPERATION, &value)?;
-        let command =
-            self.0.on_entry_and_floor(&self.0.scripts.try_add, key).text(stored(&value)).number(ttl.as_millis());
-        match self.0.run(OPERATION, &command).await? {
+        let item = self.0.on_entry_and_floor(Kind::TryAdd, key).text(stored(&value)).number(ttl.as_millis());
+        match self.0.run(OPERATION, item).await? {
             Value::Int(revision) => Ok(AddOutcome::Added(minted(OPERATION, revision)?)),
             held => match entry(OPERATION, held)? {
                 Some(entry) => Ok(AddOutcome::Exists(entry)),
@@ -299,9 +231,9 @@ impl AtomicStore for RedisStore {
     async fn try_replace(&self, key: &Key, expected: &[u8], value: Bytes, ttl: Ttl) -> Result<ReplaceOutcome, Error> {
         const OPERATION: &str = "try_replace";
         self.0.check(OPERATION, &value)?;
-        let command = self.0.on_entry_and_floor(&self.0.scripts.try_replace, key);
-        let command = command.text(stored(expected)).text(stored(&value)).number(ttl.as_millis());
-        match self.0.run(OPERATION, &command).await? {
+        let item = self.0.on_entry_and_floor(Kind::TryReplace, key);
+        let item = item.text(stored(expected)).text(stored(&value)).number(ttl.as_millis());
+        match self.0.run(OPERATION, item).await? {
             Value::Int(0) => Ok(ReplaceOutcome::NotApplied),
             Value::Int(revision) => Ok(ReplaceOutcome::Applied(minted(OPERATION, revision)?)),
             _ => Err(unexpected(OPERATION)),
@@ -310,25 +242,25 @@ impl AtomicStore for RedisStore {
 
     async fn try_remove(&self, key: &Key, expected: &[u8]) -> Result<Outcome, Error> {
         const OPERATION: &str = "try_remove";
-        let command = self.0.on_entry(&self.0.scripts.try_remove, key).text(stored(expected));
-        outcome(OPERATION, &self.0.run(OPERATION, &command).await?)
+        let item = self.0.on_entry(Kind::TryRemove, key).text(stored(expected));
+        outcome(OPERATION, &self.0.run(OPERATION, item).await?)
     }
 
     async fn try_expire(&self, key: &Key, expected: &[u8], ttl: Ttl) -> Result<Outcome, Error> {
         const OPERATION: &str = "try_expire";
-        let command = self.0.on_entry(&self.0.scripts.try_expire, key).text(stored(expected)).number(ttl.as_millis());
-        outcome(OPERATION, &self.0.run(OPERATION, &command).await?)
+        let item = self.0.on_entry(Kind::TryExpire, key).text(stored(expected)).number(ttl.as_millis());
+        outcome(OPERATION, &self.0.run(OPERATION, item).await?)
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Entry>, Error> {
         const OPERATION: &str = "get";
-        let command = self.0.on_entry(&self.0.scripts.get, key);
-        entry(OPERATION, self.0.run(OPERATION, &command).await?)
+        entry(OPERATION, self.0.run(OPERATION, self.0.on_entry(Kind::Get, key)).await?)
     }
 
     async fn watch(&self, key: &Key) -> Result<Hints, Error> {
-        let (subscriptions, call) = self.0.subscriptions("watch")?;
-        subscriptions.watch(call, key).await
+        const OPERATION: &str = "watch";
+        let call = self.0.combiner.connection().begin();
+        self.0.subscriptions(OPERATION)?.watch(call, key).await.map_err(|fault| fault.of(OPERATION))
     }
 }
 
@@ -338,20 +270,18 @@ impl CacheStore for RedisStore {
     async fn set(&self, key: &Key, value: Bytes, expiry: Expiry) -> Result<Revision, Error> {
         const OPERATION: &str = "set";
         self.0.check(OPERATION, &value)?;
-        let command = self.0.set_command(key, &value, expiry);
-        revision(OPERATION, &self.0.run(OPERATION, &command).await?)
+        revision(OPERATION, &self.0.run(OPERATION, self.0.set_item(key, &value, expiry)).await?)
     }
 
     async fn remove(&self, key: &Key) -> Result<Outcome, Error> {
         const OPERATION: &str = "remove";
-        let command = self.0.on_entry(&self.0.scripts.remove, key);
-        outcome(OPERATION, &self.0.run(OPERATION, &command).await?)
+        outcome(OPERATION, &self.0.run(OPERATION, self.0.on_entry(Kind::Remove, key)).await?)
     }
 
     async fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Entry>>, Error> {
         const OPERATION: &str = "get_many";
-        let commands: Vec<_> = keys.iter().map(|key| self.0.on_entry(&self.0.scripts.get, key)).collect();
-        let answers = self.0.run_all(OPERATION, &commands).await?;
+        let items = keys.iter().map(|key| self.0.on_entry(Kind::Get, key)).collect();
+        let answers = self.0.run_many(OPERATION, items).await?;
         answers.into_iter().map(|answer| entry(OPERATION, answer)).collect()
     }
 
@@ -360,15 +290,15 @@ impl CacheStore for RedisStore {
         for (_, value, _) in &items {
             self.0.check(OPERATION, value)?;
         }
-        let commands = items.iter().map(|(key, value, expiry)| self.0.set_command(key, value, *expiry));
-        let answers = self.0.run_all(OPERATION, &commands.collect::<Vec<_>>()).await?;
+        let items = items.iter().map(|(key, value, expiry)| self.0.set_item(key, value, *expiry)).collect();
+        let answers = self.0.run_many(OPERATION, items).await?;
         answers.iter().map(|answer| revision(OPERATION, answer)).collect()
     }
 
     async fn remove_many(&self, keys: &[Key]) -> Result<Vec<Outcome>, Error> {
         const OPERATION: &str = "remove_many";
-        let commands: Vec<_> = keys.iter().map(|key| self.0.on_entry(&self.0.scripts.remove, key)).collect();
-        let answers = self.0.run_all(OPERATION, &commands).await?;
+        let items = keys.iter().map(|key| self.0.on_entry(Kind::Remove, key)).collect();
+        let answers = self.0.run_many(OPERATION, items).await?;
         answers.iter().map(|answer| outcome(OPERATION, answer)).collect()
     }
 
@@ -384,13 +314,15 @@ impl CacheStore for RedisStore {
         };
         let mut command = redis::cmd("SCAN");
         command.arg(cursor).arg("MATCH").arg(self.0.layout.pattern(prefix)).arg("COUNT").arg(RedisStore::PAGE);
-        let answer = self.0.connection.run(self.0.connection.begin(OPERATION), &command).await?;
+        let connection = self.0.combiner.connection();
+        let answer = connection.run(connection.begin(), &command).await.map_err(|fault| fault.of(OPERATION))?;
         self.0.page(prefix, accepted(OPERATION, answer)?).ok_or_else(|| unexpected(OPERATION))
     }
 
     async fn watch_prefix(&self, prefix: &KeyPrefix) -> Result<Hints, Error> {
-        let (subscriptions, call) = self.0.subscriptions("watch_prefix")?;
-        subscriptions.watch_prefix(call, prefix).await
+        const OPERATION: &str = "watch_prefix";
+        let call = self.0.combiner.connection().begin();
+        self.0.subscriptions(OPERATION)?.watch_prefix(call, prefix).await.map_err(|fault| fault.of(OPERATION))
     }
 }
 
@@ -442,8 +374,10 @@ fn entry(operation: &'static str, answer: Value) -> Result<Option<Entry>, Error>
         Value::Array(parts) => parts,
         _ => return Err(unexpected(operation)),
     };
-    let Ok([Value::BulkString(stored), Value::Int(millis)]) = <[Value; 2]>::try_from(parts) else {
-        return Err(unexpected(operation));
+    let (stored, millis) = match <[Value; 2]>::try_from(parts) {
+        Ok([Value::BulkString(stored), Value::Int(millis)]) => (stored, millis),
+        Ok([_, Value::ServerError(error)]) => return Err(refused(operation, &error)),
+        _ => return Err(unexpected(operation)),
     };
     // An entry ends when its last millisecond is over, so one that is there with 0 of them left is in its last.
     let time_left = u64::try_from(millis).ok().map(|millis| Duration::from_millis(millis.max(1)));
