@@ -8,10 +8,13 @@ use url::Url;
 /// |---|---|
 /// | `memory://` | in this process's memory, private to this call |
 /// | `memory://name` | the same, shared by all who connect to this name |
+/// | `postgres://[user][:password@]host[:port]/database` | a table in Postgres (feature `postgres`) |
 /// | `redis://[user][:password@]host[:port][/database]` | Redis or Valkey (feature `redis`) |
 /// | `rediss://…` | the same, over TLS (feature `redis-tls`) |
 /// | `redis+unix:///path/of/socket` | the same, over a Unix socket |
 ///
+/// The other parameters of a Postgres URL are those of `leasehold::postgres::PostgresConfig::URL_PARAMETERS` and the
+/// driver's, such as `sslmode` (feature `postgres-tls`); it makes its tables unless it says `migrate=false`.
 /// The other parameters of a Redis URL are those of `leasehold::redis::RedisConfig::from_url`.
 ///
 /// `?namespace=NAME` puts everything below a namespace, so that several users of one store do not meet.
@@ -30,6 +33,8 @@ pub async fn connect(url: &str) -> Result<Store, Error> {
     let opened = match parsed.scheme() {
         #[cfg(feature = "memory")]
         "memory" => open_memory(&parsed)?,
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => Store::new(leasehold_postgres::PostgresStore::connect(parsed.as_str()).await?),
         #[cfg(feature = "redis")]
         "redis" | "redis+unix" => open_redis(&parsed).await?,
         #[cfg(feature = "redis-tls")]
@@ -68,6 +73,8 @@ async fn open_redis(url: &Url) -> Result<Store, Error> {
 /// Each scheme, the feature that brings it, and whether it is here.
 const SCHEMES: &[(&str, &str, bool)] = &[
     ("memory", "memory", cfg!(feature = "memory")),
+    ("postgres", "postgres", cfg!(feature = "postgres")),
+    ("postgresql", "postgres", cfg!(feature = "postgres")),
     ("redis", "redis", cfg!(feature = "redis")),
     ("rediss", "redis-tls", cfg!(feature = "redis-tls")),
     ("redis+unix", "redis", cfg!(feature = "redis")),
@@ -131,6 +138,15 @@ mod tests {
     async fn a_store_that_is_not_compiled_in_names_its_feature() {
         assert!(refused("redis://localhost").await.contains("needs the feature `redis`"));
         assert!(refused("rediss://localhost").await.contains("needs the feature `redis-tls`"));
+    }
+
+    #[tokio::test]
+    #[cfg(feature = "postgres")]
+    async fn no_error_of_postgres_shows_a_password() {
+        for url in ["postgres://app:hunter2@localhost/x?y=1", "postgresql://app:hunter2@127.0.0.1:1/x?deadline=50ms"] {
+            let error = connect(url).await.expect_err("nobody listens there");
+            assert!(!format!("{error} {error:#} {error:?}").contains("hunter2"), "{error:?}");
+        }
     }
 
     #[tokio::test]

@@ -20,6 +20,8 @@
 //! | feature | store | URL |
 //! |---|---|---|
 //! | `memory` (default) | in this process, for unit tests and single processes | `memory://`, `memory://name` |
+//! | `postgres` | in the Postgres database that you have | `postgres://`, `postgresql://` |
+//! | `postgres-tls` | the same, over TLS | `postgres://…?sslmode=verify-full` |
 //! | `redis` | Redis and Valkey, for many machines | `redis://`, `redis+unix://` |
 //! | `redis-tls` | the same, over TLS | `rediss://` |
 //! | `full` | all of them | |
@@ -30,6 +32,8 @@ pub use connect::connect;
 pub use leasehold_core::*;
 #[cfg(feature = "memory")]
 pub use leasehold_memory as memory;
+#[cfg(feature = "postgres")]
+pub use leasehold_postgres as postgres;
 #[cfg(feature = "redis")]
 pub use leasehold_redis as redis;
 
