@@ -60,8 +60,10 @@ impl Stage {
     }
 }
 
-/// The most items of one statement. Twice as many made a statement slower by as much.
+/// The most items of one statement.
 const MOST_ITEMS: usize = 64;
+/// The most that one search for items passes over, because their keys are in the statement already.
+const MOST_PASSED_OVER: usize = 1024;
 /// The most bytes of one statement, unless one item alone has more.
 const MOST_BYTES: usize = 4 << 20;
 /// How long a statement may wait for a lock before it makes room for another that waits.
@@ -131,7 +133,7 @@ impl<R: Request + Clone> Shared<R> {
         let mut state = self.state();
         let (mut taken, mut kept) = (Vec::new(), VecDeque::new());
         let (mut keys, mut bytes) = (HashSet::new(), 0);
-        while taken.len() < MOST_ITEMS && bytes < MOST_BYTES {
+        while taken.len() < MOST_ITEMS && bytes < MOST_BYTES && kept.len() < MOST_PASSED_OVER {
             let Some(item) = state.queue.pop_front() else { break };
             if item.answer.is_closed() {
                 continue;
@@ -217,9 +219,12 @@ impl<R: Request + Clone> Shared<R> {
                 Ok(connection) => connection,
                 Err(failure) => return Some(Err(failure)),
             };
-            // A little less than is left, so that it is the server that gives up, and says so.
-            let left = until.saturating_duration_since(Instant::now());
-            let wait = (left * 3 / 4).clamp(Duration::from_millis(1), LOCK_TURN);
+            // Some of the time is kept back, so that it is the server that gives up, and says that nothing was done.
+            let kept_back = self.link.deadline() / 10;
+            let wait = until.saturating_duration_since(Instant::now()).saturating_sub(kept_back).min(LOCK_TURN);
+            if wait < Duration::from_millis(1) {
+                return Some(Err(Failure::locked_out()));
+            }
             let parameters = R::parameters(&[request], &self.sql).text(format!("{}ms", wait.as_millis()));
             if !may_send() {
                 return None;
@@ -231,9 +236,6 @@ impl<R: Request + Clone> Shared<R> {
                 Ok(None) => was_not_applied(),
                 Err(failure) if failure.is_contention() => was_not_applied(),
                 Err(failure) => return Some(Err(failure)),
-            }
-            if Instant::now() >= until {
-                return Some(Err(Failure::locked_out()));
             }
         }
     }

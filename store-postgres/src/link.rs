@@ -35,6 +35,11 @@ impl Link {
         self.prepared
     }
 
+    /// How long a call may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
     /// When a call that starts now has to have its answer.
     pub(crate) fn until(&self) -> Instant {
         Instant::now() + self.deadline

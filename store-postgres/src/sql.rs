@@ -79,7 +79,11 @@ impl Sql {
             scan: statement(scan(&entries)),
             purge: statement(purge(&entries)),
             turn: statement(turn(&entries)),
-            is_there: statement("SELECT to_regclass($1) IS NOT NULL AND to_regclass($2) IS NOT NULL".to_owned()),
+            is_there: statement(
+                "SELECT to_regclass($1) IS NOT NULL AND to_regclass($2) IS NOT NULL AS is_there, \
+                 coalesce((SELECT relpersistence = 'u' FROM pg_class WHERE oid = to_regclass($1)), false) AS is_unlogged"
+                    .to_owned(),
+            ),
             notify: statement("SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload".to_owned()),
             admit: statement(admit(&fences)),
             admitted: statement(format!("SELECT token FROM {fences} WHERE resource = $1")),

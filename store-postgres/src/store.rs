@@ -12,7 +12,7 @@ use sqlx::{PgConnection, PgPool, Row};
 use tokio::sync::Semaphore;
 
 use crate::config::PostgresConfig;
-use crate::error::{Failure, foreign_cursor, no_hints};
+use crate::error::{Failure, foreign_cursor, invalid, no_hints};
 use crate::hints::Bell;
 use crate::lane::Lane;
 use crate::link::{Link, is_alive};
@@ -180,10 +180,16 @@ impl PostgresStore {
         let ask = async {
             let parameters = Parameters::default().text(&sql.table).text(sql.fences());
             let rows = link.rows(&sql.is_there, parameters, link.until()).await?;
-            let answer = rows.first().and_then(|row| row.try_get(0).ok());
-            answer.ok_or_else(Failure::unexpected)
+            let row = rows.first().ok_or_else(Failure::unexpected)?;
+            let read = |column| row.try_get::<bool, _>(column).map_err(|_| Failure::unexpected());
+            Ok((read("is_there")?, read("is_unlogged")?))
         };
-        ask.await.map_err(|failure: Failure| failure.into_error(operation).with_effect(Effect::None))
+        let (is_there, is_unlogged) =
+            ask.await.map_err(|failure: Failure| failure.into_error(operation).with_effect(Effect::None))?;
+        if is_unlogged && !self.0.config.unlogged {
+            return Err(invalid("the table is unlogged, which promises less: say so by `unlogged=true`"));
+        }
+        Ok(is_there)
     }
 }
 

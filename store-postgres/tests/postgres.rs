@@ -175,17 +175,30 @@ async fn an_open_transaction_stalls_nobody_else_and_is_not_aborted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_stays_open_costs_a_timeout_of_no_effect() {
     let server = PostgresServer::start().await;
-    let store = store_on(&server, "deadline=400ms").await;
+    let store = store_on(&server, "deadline=2s").await;
     revision(add(&store, "k", "v", MINUTE).await);
     let pool = PgPool::connect(&server.url("postgres")).await.unwrap();
     let mut holder = pool.begin().await.unwrap();
     sqlx::query("SELECT 1 FROM leasehold_entries FOR UPDATE").execute(&mut *holder).await.unwrap();
     let error = store.try_remove(&key("k"), b"v").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Timeout, Effect::None), "{error}");
     holder.rollback().await.unwrap();
-    if error.effect() == Effect::None {
-        assert!(store.get(&key("k")).await.unwrap().is_some());
-    }
+    assert!(store.get(&key("k")).await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unlogged_table_is_not_taken_for_a_durable_one() {
+    let server = PostgresServer::start().await;
+    let store = store_on(&server, "unlogged=true").await;
+    assert!(!store.capabilities().durable);
+    let first = revision(add(&store, "k", "v", MINUTE).await);
+    let refused = PostgresStore::connect(&server.url("postgres")).await.unwrap_err();
+    assert!(refused.kind() == ErrorKind::InvalidInput && refused.to_string().contains("unlogged=true"), "{refused}");
+    // A crash empties it, and revisions rise all the same.
+    server.stop_immediate().await;
+    server.start_again().await;
+    eventually(SOON, async || store.get(&key("k")).await.is_ok_and(|entry| entry.is_none())).await;
+    assert!(revision(add(&store, "k", "v", MINUTE).await) > first);
 }
 
 #[tokio::test(flavor = "multi_thread")]
