@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use leasehold_core::{Capabilities, Error};
 use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use url::Url;
 
 use crate::error::invalid;
@@ -208,6 +208,10 @@ impl PostgresConfig {
         config.check()?;
         // What the driver says of a URL may show a part of it.
         let options = PgConnectOptions::from_url(&url).map_err(|_| invalid("the driver cannot read the URL"))?;
+        let is_required = !matches!(options.get_ssl_mode(), PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer);
+        if is_required && !cfg!(feature = "tls") {
+            return Err(invalid("this sslmode needs the feature `tls`, which is not compiled in"));
+        }
         Ok((config, options))
     }
 
@@ -348,6 +352,8 @@ mod tests {
         assert!(refused("postgres://h?grace=1s").contains("grace"));
         assert!(refused("postgres://h?schema=").contains("a schema is"));
         assert!(refused("postgres://h?hints=yes").contains("true or false"));
+        #[cfg(not(feature = "tls"))]
+        assert!(refused("postgres://h?sslmode=verify-full").contains("feature `tls`"));
         for name in ["a\"b", "A", "1a", "a.b", "a;b", "ü"] {
             assert!(PostgresConfig::default().with_schema(name).sql().is_err(), "{name}");
             assert!(PostgresConfig::default().with_table_prefix(name).schema_sql().is_err(), "{name}");
