@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redis::{Pipeline, Value};
+use redis::Value;
 use tokio::sync::oneshot;
 
 use crate::connection::Connection;
@@ -90,10 +90,7 @@ impl Combiner {
 
     /// Does many items in one round trip and in their order.
     pub(crate) async fn run_many(&self, items: Vec<Item>) -> Result<Vec<Value>, Fault> {
-        let mut groups = Vec::new();
-        for item in items {
-            self.group(&mut groups, item);
-        }
+        let groups = self.groups(items);
         let mut answers = Vec::new();
         // The first carries the text, so that the server knows the hash when it comes to the others: one that did not
         // would do the later and not the earlier.
@@ -112,44 +109,47 @@ impl Combiner {
     }
 
     /// Sends what has been gathered, and hands out the answers.
-    async fn run_gathered(self, gathered: Vec<Waiting>) {
-        let (mut groups, mut askers) = (Vec::new(), Vec::new());
-        // Sorted by kind, so that those of one kind are neighbours. Nobody has an answer yet, so no order is lost.
-        let mut gathered = gathered;
+    async fn run_gathered(self, mut gathered: Vec<Waiting>) {
+        // Whoever has left meanwhile does not want it any more.
+        gathered.retain(|waiting| !waiting.answer.is_closed());
+        // Those of one kind are neighbours then. Nobody has an answer yet, so no order is lost.
         gathered.sort_by_key(|waiting| waiting.item.kind as usize);
-        for Waiting { item, answer } in gathered {
-            self.group(&mut groups, item);
-            askers.push(answer);
-        }
-        let askers = askers.into_iter();
+        let (items, askers): (Vec<_>, Vec<_>) =
+            gathered.into_iter().map(|Waiting { item, answer }| (item, answer)).unzip();
+        let groups = self.groups(items);
         match self.send(&groups, false).await {
             Ok(answers) => {
-                let mut apart = Vec::new();
+                let mut apart = Vec::with_capacity(askers.len());
                 for (group, answer) in groups.iter().zip(answers) {
                     each_of(group.len(), answer, &mut apart);
                 }
-                for (asker, answer) in askers.zip(apart) {
-                    // Whoever has left does not want it any more.
+                for (asker, answer) in askers.into_iter().zip(apart) {
                     let _ = asker.send(Ok(answer));
                 }
             }
-            Err(fault) => askers.for_each(|asker| drop(asker.send(Err(fault.clone())))),
+            Err(fault) => askers.into_iter().for_each(|asker| drop(asker.send(Err(fault.clone())))),
         }
     }
 
-    /// Puts an item to those that one script does.
-    fn group(&self, groups: &mut Vec<Vec<Item>>, item: Item) {
-        let has_room = |group: &&mut Vec<Item>| {
-            let bytes: usize = group.iter().map(Item::len).sum();
-            group[0].kind == item.kind
-                && group.len() < Self::ITEMS
-                && bytes + item.len() <= Self::BYTES
-                && !self.0.is_spread.load(Ordering::Relaxed)
-        };
-        match groups.last_mut().filter(has_room) {
-            Some(group) => group.push(item),
-            None => groups.push(vec![item]),
+    /// Puts together neighbours that one script does.
+    fn groups(&self, items: Vec<Item>) -> Vec<Vec<Item>> {
+        let is_spread = self.0.is_spread.load(Ordering::Relaxed);
+        let mut groups: Vec<Vec<Item>> = Vec::new();
+        let mut bytes = 0;
+        for item in items {
+            bytes += item.len();
+            let has_room = |group: &&mut Vec<Item>| {
+                !is_spread && group[0].kind == item.kind && group.len() < Self::ITEMS && bytes <= Self::BYTES
+            };
+            match groups.last_mut().filter(has_room) {
+                Some(group) => group.push(item),
+                None => {
+                    bytes = item.len();
+                    groups.push(vec![item]);
+                }
+            }
         }
+        groups
     }
 
     /// Sends groups in one round trip, and answers what each script answered. A server that does not know a script has
@@ -157,27 +157,11 @@ impl Combiner {
     async fn send(&self, groups: &[Vec<Item>], text_first: bool) -> Result<Vec<Value>, Fault> {
         let Shared { connection, scripts, .. } = &*self.0;
         let call = connection.begin();
-        if let [group] = groups
-            && !text_first
-        {
-            let kind = group[0].kind;
-            let mut answer = connection.run(call, &scripts.by_hash(kind, group.iter())).await?;
-            if is_error(&answer, "NOSCRIPT") {
-                answer = connection.run(call, &scripts.by_text(kind, group.iter())).await?;
-            }
-            let answers = vec![answer];
-            return self.send_apart(groups, answers).await;
-        }
-        let mut pipeline = Pipeline::with_capacity(groups.len());
-        for (place, group) in groups.iter().enumerate() {
-            let kind = group[0].kind;
-            let by_text = text_first && place == 0;
-            pipeline.add_command(match by_text {
-                true => scripts.by_text(kind, group.iter()),
-                false => scripts.by_hash(kind, group.iter()),
-            });
-        }
-        let mut answers = connection.run_all(call, &pipeline).await?;
+        let commands = groups.iter().enumerate().map(|(place, group)| {
+            let (kind, items) = (group[0].kind, group.iter());
+            if text_first && place == 0 { scripts.by_text(kind, items) } else { scripts.by_hash(kind, items) }
+        });
+        let mut answers = connection.run_all(call, commands.collect()).await?;
         for (group, answer) in groups.iter().zip(&mut answers).filter(|(_, answer)| is_error(answer, "NOSCRIPT")) {
             *answer = connection.run(call, &scripts.by_text(group[0].kind, group.iter())).await?;
         }
@@ -192,12 +176,9 @@ impl Combiner {
                 continue;
             }
             self.spread();
-            let mut pipeline = Pipeline::with_capacity(group.len());
-            for item in group {
-                pipeline.add_command(scripts.by_text(item.kind, std::iter::once(item)));
-            }
+            let commands = group.iter().map(|item| scripts.by_text(item.kind, std::iter::once(item)));
             let mut apart = Vec::with_capacity(group.len());
-            for answer in connection.run_all(connection.begin(), &pipeline).await? {
+            for answer in connection.run_all(connection.begin(), commands.collect()).await? {
                 each_of(1, answer, &mut apart);
             }
             *answer = Value::Array(apart);

@@ -116,10 +116,20 @@ impl Connection {
         self.answer(call, &health, connection.send_packed_command(command)).await
     }
 
-    /// Sends several commands at once and waits for all their answers.
-    pub(crate) async fn run_all(&self, call: Call, commands: &Pipeline) -> Result<Vec<Value>, Fault> {
-        let Session { mut connection, health } = self.session(call).await?;
-        self.answer(call, &health, connection.send_packed_commands(commands, 0, commands.len())).await
+    /// Sends commands at once and waits for all their answers, each of which can be a server's error.
+    pub(crate) async fn run_all(&self, call: Call, commands: Vec<Cmd>) -> Result<Vec<Value>, Fault> {
+        match commands.as_slice() {
+            [] => Ok(Vec::new()),
+            [command] => Ok(vec![self.run(call, command).await?]),
+            _ => {
+                let mut pipeline = Pipeline::with_capacity(commands.len());
+                for command in commands {
+                    pipeline.add_command(command);
+                }
+                let Session { mut connection, health } = self.session(call).await?;
+                self.answer(call, &health, connection.send_packed_commands(&pipeline, 0, pipeline.len())).await
+            }
+        }
     }
 
     async fn answer<T>(
