@@ -1,74 +1,83 @@
-//! A store that somebody else could have written, and what the conformance suite says about it: a map behind a mutex,
-//! with the primitives only, no hints and no memory of its own after the process has ended.
+//! A store of your own, and the suite that says whether it keeps the contract.
+//!
+//! This one has the primitives only, in a map under a mutex. That is all that leases need. `docs/writing-a-store.md`
+//! walks through it.
+//!
+//! In a crate of its own the last part is a test: `Suite::atomic("shelf", …).run()` as the `main` of one with
+//! `harness = false`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Instant, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use leasehold::{
+use leasehold_conformance::{Selection, Suite};
+use leasehold_core::lock::Locks;
+use leasehold_core::{
     AddOutcome, AtomicStore, Capabilities, Entry, Error, ErrorKind, Hints, Key, Outcome, ReplaceOutcome, Revision, Ttl,
 };
-use leasehold_conformance::{Selection, Suite};
 
+/// A handle. Clones are on the same data.
 #[derive(Clone, Default)]
-struct MapStore(Arc<Mutex<Map>>);
+struct Shelf(Arc<Mutex<Shelved>>);
 
 #[derive(Default)]
-struct Map {
-    entries: HashMap<Key, Slot>,
-    /// One for all keys: it rises for each of them, and nothing has to be kept of a key that is gone.
+struct Shelved {
+    entries: HashMap<Key, Kept>,
     last_revision: u64,
 }
 
-struct Slot {
+struct Kept {
     value: Bytes,
     ends: Instant,
 }
 
-impl MapStore {
+impl Shelf {
+    /// The shelf of this name in this process.
+    fn named(name: &str) -> Self {
+        static SHELVES: OnceLock<Mutex<HashMap<String, Shelf>>> = OnceLock::new();
+        let mut shelves = SHELVES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        shelves.entry(name.to_owned()).or_default().clone()
+    }
+
+    // Everything that an operation reads and writes, it does under this one guard: that makes it one atomic step.
+    fn shelved(&self) -> MutexGuard<'_, Shelved> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn check(&self, operation: &'static str, value: &Bytes) -> Result<(), Error> {
         self.capabilities().check_value(operation, value).map_err(|error| error.with_store(self.name()))
     }
-
-    // Nothing panics under this lock.
-    fn map(&self) -> MutexGuard<'_, Map> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Map {
-    /// The live entry. What has expired is dropped here, and so is nothing else.
-    fn live(&mut self, key: &Key) -> Option<&mut Slot> {
-        if self.entries.get(key).is_some_and(|slot| Instant::now() >= slot.ends) {
-            self.entries.remove(key);
-        }
-        self.entries.get_mut(key)
+impl Shelved {
+    /// The live entry. The clock is read here, under the guard: an instant from before the wait for it would revive
+    /// what has ended meanwhile.
+    fn live(&mut self, key: &Key) -> Option<(&mut Kept, Instant)> {
+        let now = Instant::now();
+        self.entries.get_mut(key).filter(|kept| now < kept.ends).map(|kept| (kept, now))
+    }
+
+    fn live_as(&mut self, key: &Key, expected: &[u8]) -> Option<&mut Kept> {
+        self.live(key).map(|(kept, _)| kept).filter(|kept| kept.value == expected)
     }
 
     fn write(&mut self, key: &Key, value: Bytes, ttl: Ttl) -> Result<Revision, Error> {
-        let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
-        self.last_revision = clock.max(self.last_revision + 1);
-        self.entries.insert(key.clone(), Slot { value, ends: Instant::now() + ttl.as_duration() });
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let micros = u64::try_from(since_1970.as_micros()).unwrap_or(0);
+        // By the clock, so that it rises across a restart; by the last one, so that it rises when the clock does not.
+        self.last_revision = micros.max(self.last_revision + 1);
+        self.entries.insert(key.clone(), Kept { value, ends: Instant::now() + ttl.as_duration() });
         Revision::new(self.last_revision)
     }
 }
 
-impl Slot {
-    fn entry(&self) -> Entry {
-        let left = self.ends.saturating_duration_since(Instant::now());
-        // It was live a moment ago, and an entry that is handed out has time left.
-        Entry { value: self.value.clone(), time_left: Some(left.max(Duration::from_nanos(1))) }
-    }
-}
-
-// Each method holds the mutex from the first look to the write: one atomic step. None awaits, so none can be dropped
-// midway.
 #[async_trait]
-impl AtomicStore for MapStore {
+impl AtomicStore for Shelf {
     fn name(&self) -> &'static str {
-        "map"
+        "shelf"
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -77,59 +86,64 @@ impl AtomicStore for MapStore {
 
     async fn try_add(&self, key: &Key, value: Bytes, ttl: Ttl) -> Result<AddOutcome, Error> {
         self.check("try_add", &value)?;
-        let mut map = self.map();
-        match map.live(key) {
-            Some(slot) => Ok(AddOutcome::Exists(slot.entry())),
-            None => map.write(key, value, ttl).map(AddOutcome::Added),
+        let mut shelved = self.shelved();
+        if let Some((kept, now)) = shelved.live(key) {
+            return Ok(AddOutcome::Exists(Entry { value: kept.value.clone(), time_left: Some(kept.ends - now) }));
         }
+        shelved.write(key, value, ttl).map(AddOutcome::Added)
     }
 
     async fn try_replace(&self, key: &Key, expected: &[u8], value: Bytes, ttl: Ttl) -> Result<ReplaceOutcome, Error> {
         self.check("try_replace", &value)?;
-        let mut map = self.map();
-        match map.live(key) {
-            Some(slot) if slot.value == expected => map.write(key, value, ttl).map(ReplaceOutcome::Applied),
-            _ => Ok(ReplaceOutcome::NotApplied),
+        let mut shelved = self.shelved();
+        if shelved.live_as(key, expected).is_none() {
+            return Ok(ReplaceOutcome::NotApplied);
         }
+        shelved.write(key, value, ttl).map(ReplaceOutcome::Applied)
     }
 
     async fn try_remove(&self, key: &Key, expected: &[u8]) -> Result<Outcome, Error> {
-        let mut map = self.map();
-        let found = map.live(key).is_some_and(|slot| slot.value == expected);
-        if found {
-            map.entries.remove(key);
+        let mut shelved = self.shelved();
+        let applies = shelved.live_as(key, expected).is_some();
+        if applies {
+            shelved.entries.remove(key);
         }
-        Ok(Outcome::from_applied(found))
+        Ok(Outcome::from_applied(applies))
     }
 
     async fn try_expire(&self, key: &Key, expected: &[u8], ttl: Ttl) -> Result<Outcome, Error> {
-        let mut map = self.map();
-        match map.live(key) {
-            Some(slot) if slot.value == expected => {
-                slot.ends = Instant::now() + ttl.as_duration();
-                Ok(Outcome::Applied)
-            }
-            _ => Ok(Outcome::NotApplied),
+        let mut shelved = self.shelved();
+        let live = shelved.live_as(key, expected);
+        let applies = live.is_some();
+        if let Some(kept) = live {
+            kept.ends = Instant::now() + ttl.as_duration();
         }
+        Ok(Outcome::from_applied(applies))
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Entry>, Error> {
-        Ok(self.map().live(key).map(|slot| slot.entry()))
+        let mut shelved = self.shelved();
+        Ok(shelved.live(key).map(|(kept, now)| Entry { value: kept.value.clone(), time_left: Some(kept.ends - now) }))
     }
 
+    // `capabilities` declares no hints, so this has to say so.
     async fn watch(&self, _: &Key) -> Result<Hints, Error> {
-        Err(Error::new(ErrorKind::Unsupported, "watch", "this store gives no hints").with_store("map"))
+        Err(Error::new(ErrorKind::Unsupported, "watch", "a shelf sends no hints").with_store(self.name()))
     }
 }
 
-fn main() {
-    // Two handles on one namespace share a map; namespaces do not.
-    let maps: Arc<Mutex<HashMap<String, MapStore>>> = Arc::default();
-    let open = move |namespace: String| {
-        let maps = maps.clone();
-        async move { maps.lock().unwrap_or_else(PoisonError::into_inner).entry(namespace).or_default().clone() }
-    };
-    let report = Suite::atomic("map", open).report(&Selection::default());
-    println!("{report}");
-    assert!(report.is_success());
+fn main() -> ExitCode {
+    // Leases need nothing but the primitives.
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let held = runtime.block_on(async {
+        let lease = Locks::new(Shelf::named("app")).lock("orders:42").acquire().await?;
+        println!("held, with fencing token {:?}", lease.fencing_token());
+        lease.release().await
+    });
+    println!("{held:?}\n");
+
+    let suite = Suite::atomic("shelf", |namespace| async move { Shelf::named(&namespace) });
+    let report = suite.report_each(&Selection::default(), |check| println!("{check}"));
+    println!("\n{}", report.summary());
+    if report.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

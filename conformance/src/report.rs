@@ -56,6 +56,13 @@ impl Report {
         self.checks.iter().filter(move |check| check.status == status).map(|check| &*check.name)
     }
 
+    /// The last line of the table: `N passed, N failed, N ignored`, after the suite's name.
+    pub fn summary(&self) -> String {
+        let [passed, failed, ignored] =
+            [Status::Passed, Status::Failed, Status::Ignored].map(|status| self.count(status));
+        format!("{}: {passed} passed, {failed} failed, {ignored} ignored", self.suite)
+    }
+
     /// Whether none failed and one passed at least: a run that checked nothing proves nothing.
     pub fn is_success(&self) -> bool {
         self.count(Status::Failed) == 0 && self.count(Status::Passed) > 0
@@ -68,8 +75,7 @@ impl fmt::Display for Report {
         for check in &self.checks {
             writeln!(f, "{check}")?;
         }
-        let [passed, failed, ignored] = [Status::Passed, Status::Failed, Status::Ignored].map(|s| self.count(s));
-        write!(f, "{}: {passed} passed, {failed} failed, {ignored} ignored", self.suite)
+        f.write_str(&self.summary())
     }
 }
 
