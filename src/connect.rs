@@ -27,6 +27,10 @@ use url::Url;
 /// # Cancel safety
 ///
 /// Dropping the future opens nothing.
+#[cfg_attr(
+    not(any(feature = "memory", feature = "postgres", feature = "redis")),
+    allow(unused_variables, unused_imports, unreachable_code, reason = "without a store every URL is refused")
+)]
 pub async fn connect(url: &str) -> Result<Store, Error> {
     let mut parsed = Url::parse(url).map_err(|error| invalid("it is not a URL").with_source(error))?;
     let namespace = take_parameter(&mut parsed, "namespace").map(Namespace::new).transpose()?;

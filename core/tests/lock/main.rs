@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where it meets what it did not expect")]
 
 mod cancellation;
+mod every_fault;
 mod fencing;
 mod input;
 mod leaves_nothing;
