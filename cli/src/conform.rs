@@ -1,150 +1,266 @@
-//! `leasehold conform`: holds a running store to the contract.
+//! `leasehold conform`: whether a store keeps the contract.
 
-use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::sync::Arc;
+use std::io::{IsTerminal, Write, stderr};
+use std::path::PathBuf;
+use std::process::{self, ExitCode};
+use std::time::Duration;
 
-use clap::Args;
-use leasehold::wrap::Prefixed;
-use leasehold::{Error, Namespace, Store};
-use leasehold_conformance::history::{Verdict, replay};
-use leasehold_conformance::{Capability, Report, Selection, Suite};
+use clap::{Args, value_parser};
+use leasehold::{Error, Store};
+use leasehold_conformance::history::{Judgement, Verdict, replay};
+use leasehold_conformance::{Capability, CheckReport, Report, Selection, Status, Suite};
+use serde::Serialize;
+use url::Url;
 
+use crate::duration;
 use crate::failure::Failure;
 use crate::store_url::StoreUrl;
 
-/// Holds a running store to the contract
+/// Check whether a store keeps the contract that leases rest on
 ///
-/// The suite is the one that every store of this project passes. It works in namespaces of its own, with random names,
-/// and leaves what it wrote there to expire.
+/// Each check works in a random namespace of its own below the one of the URL, so that a server in use can be checked.
+/// What it leaves behind ends within the hour.
 ///
-/// Exit status: 0 when nothing failed; 1 when something did, also when the store could not be reached; 2 for a command
-/// line that cannot be; 3 when the machine failed.
+/// Exit status: 0 when no check failed and one passed at least, 1 otherwise; 2 for a command line that cannot be; 3 when
+/// the store could not be opened.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The store
-    #[arg(value_name = "URL", required_unless_present = "replay")]
+    /// The store. It is not taken from the environment: this makes load
+    #[arg(value_name = "URL", required_unless_present_any = ["replay", "other_process"])]
     store: Option<StoreUrl>,
 
     /// Only the checks whose names contain this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
 
-    /// Make it a failure when the store lacks one of these: `all`, or names such as `hints,revisions`
-    #[arg(long, value_name = "LIST", value_parser = Required::parse)]
-    require: Option<Required>,
+    /// Fail if the store lacks one of these: `all`, or names out of shared,durable,hints,revisions
+    #[arg(long, value_name = "LIST")]
+    require: Option<String>,
 
-    /// What the seeded checks are drawn from; random unless chosen, and always told
+    /// What the checks that draw at random draw from
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 
-    /// Keep a concurrent history that breaks the contract as a file in this folder
-    #[arg(long, value_name = "FOLDER", default_value_os_t = std::env::temp_dir())]
-    histories: PathBuf,
+    /// How many concurrent histories to record for each check of them
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    rounds: u32,
 
-    /// Judge a saved history again, and ask no store
+    /// How many checks to run at once
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = value_parser!(u16).range(1..=256))]
+    at_once: u16,
+
+    /// How long one check may take
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::any)]
+    deadline: Duration,
+
+    /// Keep concurrent histories that break the contract in this folder [default: the system's temporary one]
+    #[arg(long, value_name = "FOLDER")]
+    histories: Option<PathBuf>,
+
+    /// Judge a history that was kept once more, and ask no store
     #[arg(long, value_name = "FILE", conflicts_with_all = ["store", "filter", "require", "seed"])]
     replay: Option<PathBuf>,
 
-    /// Print the report as JSON on stdout and nothing else
+    /// Print JSON on stdout and nothing else
     #[arg(long)]
     json: bool,
+
+    /// Play the other process in a check
+    #[arg(long, hide = true, conflicts_with = "store")]
+    other_process: bool,
 }
 
-#[derive(Clone)]
-struct Required(Vec<Capability>);
+/// The store for the other process: its URL may hold a password, and anybody can see a command line.
+const OTHER_PROCESS_STORE: &str = "LEASEHOLD_CONFORM_STORE";
 
-impl Required {
-    fn parse(list: &str) -> Result<Self, String> {
-        Capability::parse_list(list).map(Self).map_err(|error| error.to_string())
+/// Runs the checks, or judges a history, and says how that went.
+pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    if let Some(path) = &arguments.replay {
+        return judge_again(path, arguments.json);
     }
-}
-
-/// Runs the suite, or judges a saved history.
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let Arguments { store, filter, require, seed, histories, replay, json } = arguments;
-    match (replay, store) {
-        (Some(path), _) => judge(&path),
-        (None, None) => Err(Failure::Usage("the URL of a store is missing".to_owned())),
-        (None, Some(store)) => {
-            let mut suite = suite(&store)?.histories_in(histories).require(require.map_or(Vec::new(), |list| list.0));
-            if let Some(seed) = seed {
-                suite = suite.seed(seed);
-            }
-            let selection = match filter {
-                Some(filter) => Selection::default().with_filter(filter),
-                None => Selection::default(),
-            };
-            tell(&checked(suite, &selection), json)
-        }
+    let store = match (&arguments.store, std::env::var(OTHER_PROCESS_STORE)) {
+        (Some(store), _) => store.clone(),
+        // It cannot fail: what is wrong with a URL is found when it is opened.
+        (None, Ok(url)) => url.parse().unwrap_or_else(|never| match never {}),
+        (None, Err(_)) => return Err(Failure::Usage("--other-process is for the command itself".to_owned())),
+    };
+    let suite = suite(&arguments, &store)?;
+    let selection = selection(&arguments)?;
+    if !arguments.other_process {
+        reachable(&store, arguments.deadline).await?;
     }
-}
-
-/// `leasehold conform-process`: the other process that some checks need.
-pub(crate) fn run_other_process() -> Result<ExitCode, Failure> {
-    let by_hand = || Failure::Usage("`conform-process` is started by `leasehold conform`".to_owned());
-    let url = std::env::var(STORE).map_err(|_| by_hand())?;
-    let Ok(url) = url.parse();
-    suite(&url)?.work_as_other_process().ok_or_else(by_hand)
-}
-
-/// Where the other process finds the URL: it may hold a password, and arguments are for everybody to see.
-const STORE: &str = "LEASEHOLD_CONFORM_STORE";
-
-fn suite(store: &StoreUrl) -> Result<Suite, Failure> {
-    // A memory store without a name is private to each call, and two handles must share it.
-    let shared = Arc::new(store.shared_in_process());
-    let program = std::env::current_exe().map_err(|error| Failure::io("this program cannot be found", error))?;
-    let (opened, secret) = (shared.clone(), shared);
-    Ok(Suite::new(store.to_string(), move |namespace| open(opened.clone(), namespace)).other_process(move || {
-        let mut command = Command::new(&program);
-        command.arg("conform-process").env(STORE, secret.with_secrets());
-        command
-    }))
-}
-
-async fn open(url: Arc<StoreUrl>, namespace: String) -> Result<Store, Error> {
-    // Within the namespace of the URL, if it has one.
-    Ok(Store::new(Prefixed::new(url.connect().await?, Namespace::new(namespace)?)))
-}
-
-fn checked(suite: Suite, selection: &Selection) -> Report {
-    let follows = std::io::stderr().is_terminal();
-    let mut ended = 0;
-    let report = suite.report_each(selection, |check| {
-        ended += 1;
-        if follows {
-            // Over the line before, and the rest of that cleared.
-            eprint!("\r{ended} checks, the last: {}\x1b[K", check.name);
+    let (json, quiet) = (arguments.json, !stderr().is_terminal());
+    // The suite has runtimes of its own, and blocks.
+    let ran = tokio::task::spawn_blocking(move || match suite.work_as_other_process() {
+        Some(status) => Err(status),
+        None => {
+            let mut progress = Progress { of: selected(&selection), ended: 0, failed: 0, quiet };
+            let report = suite.report_each(&selection, |check| progress.tell(check));
+            progress.clear();
+            Ok(report)
         }
     });
-    if follows {
-        eprint!("\r\x1b[K");
-    }
-    report
-}
-
-fn tell(report: &Report, json: bool) -> Result<ExitCode, Failure> {
-    let text = match json {
-        true => serde_json::to_string_pretty(report).map_err(|error| Failure::io("no report", error.into()))?,
-        false => format!("seed {}\n{report}", report.seed),
+    let report = match ran.await {
+        Ok(Ok(report)) => report,
+        Ok(Err(status)) => return Ok(status),
+        Err(error) => return Err(Failure::io("the checks came to no end", std::io::Error::other(error))),
     };
-    // Who reads has seen enough when the pipe is closed.
-    let _ = writeln!(std::io::stdout(), "{text}");
+    print(&if json { as_json(&report) } else { format!("{report}\n") })?;
     Ok(ExitCode::from(u8::from(!report.is_success())))
 }
 
-fn judge(path: &Path) -> Result<ExitCode, Failure> {
-    let unreadable = |error: String| Failure::Usage(format!("{} cannot be judged: {error}", path.display()));
-    let json = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    let judgement = replay(&json).map_err(|error| unreadable(error.to_string()))?;
-    let states = judgement.states;
-    let (said, status) = match &judgement.verdict {
-        Verdict::Ok => (format!("ok: an order explains every answer ({states} states visited)"), 0),
-        Verdict::Violation(violation) => (format!("violation\n{violation}"), 1),
-        Verdict::Undecided(undecided) => (format!("undecided: {undecided}"), 1),
+fn suite(arguments: &Arguments, store: &StoreUrl) -> Result<Suite, Failure> {
+    let url = store.with_secrets().to_owned();
+    let opened = url.clone();
+    let open = move |namespace: String| {
+        let url = below(&opened, &namespace);
+        async move { leasehold::connect(&url).await as Result<Store, Error> }
     };
-    let _ = writeln!(std::io::stdout(), "{said}");
-    Ok(ExitCode::from(status))
+    let required = arguments.require.as_deref().map_or(Ok(Vec::new()), Capability::parse_list);
+    let mut suite = Suite::new(store.to_string(), open)
+        .require(required.map_err(|error| Failure::Usage(error.to_string()))?)
+        .rounds(arguments.rounds)
+        .deadline(arguments.deadline)
+        .histories_in(arguments.histories.clone().unwrap_or_else(std::env::temp_dir));
+    if let Some(seed) = arguments.seed {
+        suite = suite.seed(seed);
+    }
+    // Without the path of this command, what needs another process is ignored and says so.
+    if let Ok(path) = std::env::current_exe() {
+        suite = suite.other_process(move || {
+            let mut command = process::Command::new(&path);
+            command.args(["conform", "--other-process"]).env(OTHER_PROCESS_STORE, &url);
+            command
+        });
+    }
+    Ok(suite)
+}
+
+fn selection(arguments: &Arguments) -> Result<Selection, Failure> {
+    let selection = Selection::default().with_at_once(arguments.at_once.into());
+    let Some(filter) = &arguments.filter else { return Ok(selection) };
+    let selection = selection.with_filter(filter);
+    match selected(&selection) {
+        0 => Err(Failure::Usage(format!("no check has {filter:?} in its name"))),
+        _ => Ok(selection),
+    }
+}
+
+fn selected(selection: &Selection) -> usize {
+    Suite::checks().filter(|check| selection.includes(check)).count()
+}
+
+/// Opens the store once, so that one that cannot be opened is told of once and not by every check.
+async fn reachable(store: &StoreUrl, limit: Duration) -> Result<(), Failure> {
+    match tokio::time::timeout(limit, store.connect()).await {
+        Ok(opened) => opened.map(drop).map_err(Failure::from),
+        Err(_) => Err(Failure::io(
+            format!("{store} did not open within {}", duration::shown(limit)),
+            std::io::ErrorKind::TimedOut.into(),
+        )),
+    }
+}
+
+/// The URL with a namespace below its own.
+fn below(url: &str, namespace: &str) -> String {
+    // What cannot be read is left to who opens it, and refused there.
+    let Ok(mut parsed) = Url::parse(url) else { return url.to_owned() };
+    if parsed.scheme() == "memory" && parsed.host_str().is_none() {
+        // One without a name is private to each handle, and several are needed on the same data.
+        return format!("memory://{namespace}");
+    }
+    let parameters: Vec<_> = parsed.query_pairs().into_owned().collect();
+    let of_url = parameters.iter().find(|(name, _)| name == "namespace").map(|(_, value)| format!("{value}/"));
+    let namespace = format!("{}{namespace}", of_url.unwrap_or_default());
+    parsed
+        .query_pairs_mut()
+        .clear()
+        .extend_pairs(parameters.iter().filter(|(name, _)| name != "namespace"))
+        .append_pair("namespace", &namespace);
+    parsed.into()
+}
+
+fn judge_again(path: &PathBuf, json: bool) -> Result<ExitCode, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::io(format!("{}", path.display()), error))?;
+    let Judgement { verdict, states } =
+        replay(&text).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+    let (word, told) = match &verdict {
+        Verdict::Ok => ("ok", format!("some order explains every answer ({states} states were looked at)")),
+        Verdict::Violation(violation) => ("violation", violation.to_string()),
+        Verdict::Undecided(undecided) => ("undecided", undecided.to_string()),
+    };
+    if json {
+        print(&format!("{}\n", serde_json::json!({ "verdict": word, "states": states, "told": told })))?;
+    } else {
+        print(&format!("{}\n", told.trim_end()))?;
+    }
+    Ok(ExitCode::from(u8::from(verdict != Verdict::Ok)))
+}
+
+/// The report, with the counts that everybody wants first.
+#[derive(Serialize)]
+struct Counted<'a> {
+    passed: usize,
+    failed: usize,
+    ignored: usize,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+fn as_json(report: &Report) -> String {
+    let [passed, failed, ignored] =
+        [Status::Passed, Status::Failed, Status::Ignored].map(|status| report.count(status));
+    let counted = Counted { passed, failed, ignored, report };
+    // Plain data with text for keys: there is nothing in it that cannot be written.
+    let json = serde_json::to_string_pretty(&counted).unwrap_or_default();
+    format!("{json}\n")
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // Who has read enough of it wants no more.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|error| Failure::io("stdout", error)),
+    }
+}
+
+/// Tells on a terminal how far it has come.
+struct Progress {
+    of: usize,
+    ended: usize,
+    failed: usize,
+    quiet: bool,
+}
+
+impl Progress {
+    fn tell(&mut self, check: &CheckReport) {
+        self.ended += 1;
+        self.failed += usize::from(check.status == Status::Failed);
+        if !self.quiet {
+            let Self { of, ended, failed, .. } = self;
+            // A line that cannot be shown is no reason to stop.
+            let _ = write!(stderr(), "\r\x1b[K{ended} of {of} checks, {failed} failed");
+        }
+    }
+
+    fn clear(&self) {
+        if !self.quiet {
+            let _ = write!(stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_check_gets_a_namespace_below_that_of_the_url() {
+        assert_eq!(below("redis://db/0", "c_1"), "redis://db/0?namespace=c_1");
+        assert_eq!(below("redis://db/0?namespace=app", "c_1"), "redis://db/0?namespace=app%2Fc_1");
+        assert_eq!(below("postgres://db/x?migrate=false", "c_1"), "postgres://db/x?migrate=false&namespace=c_1");
+        assert_eq!(below("memory://", "c_1"), "memory://c_1");
+        assert_eq!(below("memory://shared", "c_1"), "memory://shared?namespace=c_1");
+    }
 }

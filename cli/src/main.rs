@@ -24,9 +24,6 @@ struct Command {
 enum Action {
     Contest(contest::Arguments),
     Conform(conform::Arguments),
-    /// The other process of a conformance check
-    #[command(hide = true)]
-    ConformProcess,
     /// A worker of a contest, as a process of its own
     #[cfg(unix)]
     #[command(hide = true)]
@@ -42,19 +39,13 @@ enum Action {
 
 fn main() -> ExitCode {
     let Command { action } = Command::parse();
-    // The suite has runtimes of its own.
-    let action = match action {
-        Action::Conform(arguments) => return conform::run(arguments).unwrap_or_else(|failure| failure.report()),
-        Action::ConformProcess => return conform::run_other_process().unwrap_or_else(|failure| failure.report()),
-        action => action,
-    };
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => return Failure::io("no runtime", error).report(),
     };
     let done = runtime.block_on(async {
         match action {
-            Action::Conform(_) | Action::ConformProcess => unreachable!("they have returned"),
+            Action::Conform(arguments) => conform::run(arguments).await,
             Action::Contest(arguments) => contest::run(arguments).await,
             #[cfg(unix)]
             Action::ContestWorker => contest::run_worker().await,

@@ -20,19 +20,6 @@ impl StoreUrl {
         Self(format!("{scheme}://{}", encoded.unwrap_or_default()))
     }
 
-    /// The same store for all who open it in this process: a memory store without a name is given one.
-    pub(crate) fn shared_in_process(&self) -> Self {
-        match Url::parse(&self.0) {
-            Ok(mut url) if url.scheme() == "memory" && url.host_str().is_none_or(str::is_empty) => {
-                let name = format!("shared-{:016x}", rand::random::<u64>());
-                // A name of letters and digits is a host.
-                let _ = url.set_host(Some(&name));
-                Self(url.into())
-            }
-            _ => self.clone(),
-        }
-    }
-
     /// Opens the store.
     pub(crate) async fn connect(&self) -> Result<Store, Error> {
         leasehold::connect(&self.0).await

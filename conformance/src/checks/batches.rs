@@ -75,6 +75,8 @@ pub(super) async fn set_many_gives_each_its_own_end(subject: &Subject) -> Verdic
     must_have(subject, &["never", "soon", "later"], &[Some("1"), None, Some("3")]).await?;
     let entry = store.must_show(&key("never"), "1").await?;
     ensure!(entry.time_left.is_none(), "what never ends has no time left to tell, and {:?} is told", entry.time_left);
+    // Nothing that never ends is to be left behind.
+    let _ = store.cache().remove(&key("never")).await?;
     Ok(())
 }
 

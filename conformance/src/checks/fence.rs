@@ -7,7 +7,7 @@ use crate::subject::{Subject, long};
 use crate::verdict::{Stop, Verdict, ensure, ensure_matches};
 
 pub(super) async fn refuses_an_older_token(subject: &Subject) -> Verdict {
-    let gate = FenceGate::new(subject.store.atomic());
+    let gate = gate(subject);
     let (old, new) = (FencingToken::new(33)?, FencingToken::new(34)?);
     ensure!(gate.read("k").await?.is_none(), "nothing was ever written");
     for policy in [FencePolicy::Strict, FencePolicy::Repeatable] {
@@ -26,7 +26,7 @@ pub(super) async fn keeps_the_highest_of_many(subject: &Subject) -> Verdict {
     const WRITERS: usize = 16;
     const LAST: usize = WRITERS - 1;
     const HIGHEST: usize = WRITERS / 2;
-    let gate = FenceGate::new(subject.store.atomic());
+    let gate = gate(subject);
     let written = subject
         .at_once(WRITERS, |writer| {
             let gate = gate.clone();
@@ -52,7 +52,7 @@ pub(super) async fn keeps_the_highest_of_many(subject: &Subject) -> Verdict {
 }
 
 pub(super) async fn goes_by_the_tokens_of_leases(subject: &Subject) -> Verdict {
-    let (gate, locks) = (FenceGate::new(subject.store.atomic()), Locks::new(subject.store.atomic()));
+    let (gate, locks) = (gate(subject), Locks::new(subject.store.atomic()));
     let mut last = None;
     for turn in 0..5 {
         let lease = locks.lock("k").ttl(long().into()).acquire().await?;
@@ -68,6 +68,11 @@ pub(super) async fn goes_by_the_tokens_of_leases(subject: &Subject) -> Verdict {
         let _ = lease.release().await?;
     }
     Ok(())
+}
+
+/// A gate whose values end with the checks: by itself it keeps them for a year.
+fn gate(subject: &Subject) -> FenceGate {
+    FenceGate::new(subject.store.atomic()).with_ttl(long())
 }
 
 async fn admitted(gate: &FenceGate, token: FencingToken, policy: FencePolicy, value: &str) -> Verdict {

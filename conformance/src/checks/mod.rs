@@ -1,7 +1,7 @@
 //! The table of checks, and a file for each group.
 //!
 //! A check is an async function of its [`Subject`]. Its name is the property that it holds the store to. It gets a
-//! namespace that nobody else uses, and leaves in it what it likes.
+//! namespace that nobody else uses, and leaves in it what it likes, if that ends within the hour.
 
 use std::pin::Pin;
 

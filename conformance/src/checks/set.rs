@@ -1,4 +1,4 @@
-use leasehold_core::{AddOutcome, ErrorKind, Expiry, Ttl};
+use leasehold_core::{AddOutcome, ErrorKind, Expiry, Key, Ttl};
 use tokio::time::Instant;
 
 use super::values::longest_value;
@@ -63,7 +63,7 @@ pub(super) async fn never_means_no_end(subject: &Subject) -> Verdict {
     ensure!(entry.time_left.is_none(), "what never ends has no time left to tell, and {:?} is told", entry.time_left);
     let found = store.must_find(&key, long()).await?;
     ensure!(found.time_left.is_none(), "what never ends has no time left to tell, and {:?} is told", found.time_left);
-    Ok(())
+    forget(subject, &key).await
 }
 
 /// What never ends has no end to compare with, and is live all the same.
@@ -90,7 +90,7 @@ pub(super) async fn one_byte_over_is_refused_without_effect(subject: &Subject) -
     let set = store.cache().set(&key, too_long.into(), Expiry::Never).await;
     ensure_refused(set, ErrorKind::InvalidInput, "set of a value that is a byte too long")?;
     store.must_show(&key, "first").await?;
-    Ok(())
+    forget(subject, &key).await
 }
 
 async fn outlives_the_old_end(subject: &Subject, expiry: Expiry) -> Verdict {
@@ -104,7 +104,14 @@ async fn outlives_the_old_end(subject: &Subject, expiry: Expiry) -> Verdict {
             }
             subject.tolerance.well_past_the_end(written, ttl).await;
             store.must_show(key, "second").await?;
+            forget(subject, key).await?;
             Ok(Round::Decided)
         })
         .await
+}
+
+/// Leaves nothing behind that never ends.
+async fn forget(subject: &Subject, key: &Key) -> Verdict {
+    let _ = subject.store.cache().remove(key).await?;
+    Ok(())
 }
