@@ -1,4 +1,4 @@
-//! The Postgres store of Leasehold: leases, idempotency and a cache in the database that you have.
+//! The Postgres store of Leasehold: leases and a cache in the database that you have.
 //!
 //! One table and one statement a primitive, on the server's clock alone. Operations of one process that come together
 //! go in one statement. No connection is held while a lease is held or waited for, no session state is used, and it

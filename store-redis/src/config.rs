@@ -41,6 +41,9 @@ pub struct RedisConfig {
     pub connect_timeout: Duration,
     /// The longest value, in bytes; 1 MiB unless set.
     pub max_value_len: usize,
+    /// Whether the server answers a write only once it is on disk, and evicts nothing: `appendonly yes`, `appendfsync
+    /// always`, `maxmemory-policy noeviction`. The store cannot see it and takes it from here; it asks for nothing.
+    pub durable: bool,
 }
 
 /// Where a server listens.
@@ -61,7 +64,7 @@ pub enum Address {
 impl RedisConfig {
     /// The parameters that a URL may have.
     pub const URL_PARAMETERS: &'static [&'static str] =
-        &["connect_timeout", "database", "deadline", "key_prefix", "max_value_len", "password", "username"];
+        &["connect_timeout", "database", "deadline", "durable", "key_prefix", "max_value_len", "password", "username"];
 
     const DEFAULT_PORT: u16 = 6379;
     const DEFAULT_KEY_PREFIX: &'static str = "leasehold:";
@@ -87,6 +90,7 @@ impl RedisConfig {
             deadline: Duration::from_secs(2),
             connect_timeout: Duration::from_secs(1),
             max_value_len: Capabilities::DEFAULT_MAX_VALUE_LEN,
+            durable: false,
         }
     }
 
@@ -99,7 +103,7 @@ impl RedisConfig {
     /// | `redis+unix:///path/of/socket` | over a Unix socket |
     ///
     /// Each parameter of the same name sets a field: `?database=2&key_prefix=app:&deadline=500ms&connect_timeout=1s`
-    /// `&max_value_len=1000&username=…&password=…`.
+    /// `&max_value_len=1000&durable=true&username=…&password=…`.
     ///
     /// # Errors
     ///
@@ -158,6 +162,10 @@ impl RedisConfig {
                     value.parse().map_err(|_| invalid(format!("the database is a number, and {value:?} is not")))?;
             }
             "deadline" => self.deadline = duration(parameter, value)?,
+            "durable" => {
+                self.durable =
+                    value.parse().map_err(|_| invalid(format!("durable is true or false, and {value:?} is neither")))?;
+            }
             "key_prefix" => value.clone_into(&mut self.key_prefix),
             "max_value_len" => {
                 self.max_value_len =
@@ -231,6 +239,13 @@ impl RedisConfig {
         self
     }
 
+    /// Says that the server keeps what it has answered, as [`durable`](Self::durable) tells.
+    #[must_use]
+    pub fn with_durable(mut self, durable: bool) -> Self {
+        self.durable = durable;
+        self
+    }
+
     /// The driver's view of where the server is.
     pub(crate) fn client(&self) -> Result<Client, Error> {
         let address = match &self.address {
@@ -259,8 +274,8 @@ impl RedisConfig {
 
     /// What a store keeps of this once it is connected.
     pub(crate) fn settings(&self) -> Settings {
-        let Self { deadline, connect_timeout, ref key_prefix, max_value_len, .. } = *self;
-        Settings { deadline, connect_timeout, key_prefix: key_prefix.clone(), max_value_len }
+        let Self { deadline, connect_timeout, ref key_prefix, max_value_len, durable, .. } = *self;
+        Settings { deadline, connect_timeout, key_prefix: key_prefix.clone(), max_value_len, durable }
     }
 }
 
@@ -271,11 +286,12 @@ pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     pub(crate) key_prefix: String,
     pub(crate) max_value_len: usize,
+    pub(crate) durable: bool,
 }
 
 impl Settings {
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let Self { deadline, connect_timeout, key_prefix, max_value_len: _ } = self;
+        let Self { deadline, connect_timeout, key_prefix, max_value_len: _, durable: _ } = self;
         if deadline.is_zero() || connect_timeout.is_zero() {
             return Err(invalid("the deadline and the connect timeout must be above zero"));
         }
@@ -309,8 +325,18 @@ impl Settings {
 
 impl fmt::Debug for RedisConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, tls, username, password, database, key_prefix, deadline, connect_timeout, max_value_len } =
-            self;
+        let Self {
+            address,
+            tls,
+            username,
+            password,
+            database,
+            key_prefix,
+            deadline,
+            connect_timeout,
+            max_value_len,
+            durable,
+        } = self;
         f.debug_struct("RedisConfig")
             .field("address", address)
             .field("tls", tls)
@@ -321,6 +347,7 @@ impl fmt::Debug for RedisConfig {
             .field("deadline", deadline)
             .field("connect_timeout", connect_timeout)
             .field("max_value_len", max_value_len)
+            .field("durable", durable)
             .finish()
     }
 }
@@ -342,6 +369,7 @@ impl<'de> serde::Deserialize<'de> for RedisConfig {
         enum Field {
             Text(String),
             Number(u64),
+            Switch(bool),
         }
 
         let fields = std::collections::BTreeMap::<String, Field>::deserialize(deserializer)?;
@@ -351,6 +379,7 @@ impl<'de> serde::Deserialize<'de> for RedisConfig {
             let set = match value {
                 Field::Text(text) => config.set(name, text),
                 Field::Number(number) => config.set(name, &number.to_string()),
+                Field::Switch(switch) => config.set(name, &switch.to_string()),
             };
             set.map_err(D::Error::custom)?;
         }

@@ -43,6 +43,7 @@ struct Shared {
     /// None over a connection that somebody else made.
     subscriptions: Option<Subscriptions>,
     max_value_len: usize,
+    durable: bool,
 }
 
 impl RedisStore {
@@ -116,11 +117,11 @@ impl RedisStore {
 
     fn over(connection: Connection, database: i64, settings: Settings) -> Self {
         let layout = Layout::new(&settings.key_prefix);
-        let max_value_len = settings.max_value_len;
+        let (max_value_len, durable) = (settings.max_value_len, settings.durable);
         let subscriptions =
             connection.client().map(|client| Subscriptions::new(client.clone(), settings, layout.clone(), database));
         let combiner = Combiner::new(connection, Scripts::new(database));
-        Self(Arc::new(Shared { combiner, layout, subscriptions, max_value_len }))
+        Self(Arc::new(Shared { combiner, layout, subscriptions, max_value_len, durable }))
     }
 
     /// Asks what kind of server it is. Who may not ask finds out as it goes.
@@ -155,6 +156,7 @@ impl Shared {
             .with_shared(true)
             .with_hints(self.subscriptions.is_some())
             .with_revisions(true)
+            .with_durable(self.durable)
             .with_max_value_len(self.max_value_len)
     }
 

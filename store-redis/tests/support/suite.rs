@@ -26,8 +26,8 @@ pub(crate) fn run(family: Family) -> ExitCode {
         async move {
             if url.get().is_none() {
                 let server: &RedisServer =
-                    server.get_or_init(async || RedisServer::builder().family(family).start().await).await;
-                url.get_or_init(|| server.url());
+                    server.get_or_init(async || RedisServer::builder().family(family).append_only().start().await).await;
+                url.get_or_init(|| format!("{}?durable=true", server.url()));
             }
             let url = url.get().map_or("", String::as_str);
             let store = RedisStore::connect(RedisConfig::from_url(url)?).await?;
@@ -41,7 +41,7 @@ pub(crate) fn run(family: Family) -> ExitCode {
         command
     };
     Suite::new(family.to_string(), open)
-        .require([Capability::Shared, Capability::Hints, Capability::Revisions])
+        .require(Capability::ALL)
         .other_process(other_process)
         .run()
 }
