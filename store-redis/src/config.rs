@@ -163,8 +163,9 @@ impl RedisConfig {
             }
             "deadline" => self.deadline = duration(parameter, value)?,
             "durable" => {
-                self.durable =
-                    value.parse().map_err(|_| invalid(format!("durable is true or false, and {value:?} is neither")))?;
+                self.durable = value
+                    .parse()
+                    .map_err(|_| invalid(format!("durable is true or false, and {value:?} is neither")))?;
             }
             "key_prefix" => value.clone_into(&mut self.key_prefix),
             "max_value_len" => {

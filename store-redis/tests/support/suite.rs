@@ -25,8 +25,9 @@ pub(crate) fn run(family: Family) -> ExitCode {
         let (server, url) = (server.clone(), url.clone());
         async move {
             if url.get().is_none() {
-                let server: &RedisServer =
-                    server.get_or_init(async || RedisServer::builder().family(family).append_only().start().await).await;
+                let server: &RedisServer = server
+                    .get_or_init(async || RedisServer::builder().family(family).append_only().start().await)
+                    .await;
                 url.get_or_init(|| format!("{}?durable=true", server.url()));
             }
             let url = url.get().map_or("", String::as_str);
@@ -40,8 +41,5 @@ pub(crate) fn run(family: Family) -> ExitCode {
         command.env(VARIABLE, to_others.get().map_or("", String::as_str));
         command
     };
-    Suite::new(family.to_string(), open)
-        .require(Capability::ALL)
-        .other_process(other_process)
-        .run()
+    Suite::new(family.to_string(), open).require(Capability::ALL).other_process(other_process).run()
 }
