@@ -27,7 +27,7 @@ async fn main() {
     let rounds = arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(15);
     for family in families {
         let server = RedisServer::builder().family(family).start().await;
-        for tasks in [1, 64] {
+        for tasks in [1, 8, 64] {
             compare(&server, tasks, rounds).await;
         }
     }

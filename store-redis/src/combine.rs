@@ -1,18 +1,21 @@
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use redis::Value;
-use tokio::sync::oneshot;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot::{self, error::RecvError};
+use tokio::time::timeout;
 
-use crate::connection::Connection;
+use crate::connection::{Call, Connection};
 use crate::error::Fault;
 use crate::scripts::{Item, Scripts};
 
 /// Sends together what is asked for at the same time.
 ///
-/// Most of what a script costs is calling it, for the server and for this process. So while other calls are under way, a
-/// call waits for as long as it takes the tasks that are ready to run, and those of one kind are sent as items of one
-/// script. Nobody waits for an answer to another call before it is sent, and a call that is alone is sent as it is.
+/// Most of what a script costs is calling it, for the server and for this process. So there are a few lanes: while one
+/// is free, a call is sent as it is; while none is, calls gather, and go out as items of one script for each kind when a
+/// lane is free again, or after [`Combiner::PATIENCE`] in any case, as answers may be far away or not come at all.
 ///
 /// Items stay apart: each is a step of its own, with an answer or a refusal of its own. What they share is the fate of
 /// the connection, as all calls on it do.
@@ -24,20 +27,25 @@ struct Shared {
     scripts: Scripts,
     /// A Cluster takes no script on keys of several slots, so there each item is sent alone.
     is_spread: AtomicBool,
-    under_way: AtomicUsize,
-    gathering: Mutex<Gathering>,
+    lanes: Mutex<Lanes>,
 }
 
 #[derive(Default)]
-struct Gathering {
-    waiting: Vec<Waiting>,
-    /// One of those who wait will send for all.
-    is_led: bool,
+struct Lanes {
+    busy: usize,
+    gathered: Vec<Waiting>,
 }
 
 struct Waiting {
     item: Item,
-    answer: oneshot::Sender<Result<Value, Fault>>,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// What becomes of an item that has gathered.
+enum Answer {
+    Sent(Result<Value, Fault>),
+    /// There was nobody to send it, and its caller has it back.
+    Unsent(Item),
 }
 
 impl Combiner {
@@ -47,15 +55,13 @@ impl Combiner {
     const BYTES: usize = 16 * 1024;
     /// How many items wait for each other's answers.
     const TOGETHER: usize = 256;
+    /// How many lanes there are: enough that the server has something to do while this process takes answers apart.
+    const LANES: usize = 4;
+    /// How long calls gather at most.
+    const PATIENCE: Duration = Duration::from_millis(5);
 
     pub(crate) fn new(connection: Connection, scripts: Scripts) -> Self {
-        Self(Arc::new(Shared {
-            connection,
-            scripts,
-            is_spread: AtomicBool::new(false),
-            under_way: AtomicUsize::new(0),
-            gathering: Mutex::default(),
-        }))
+        Self(Arc::new(Shared { connection, scripts, is_spread: AtomicBool::new(false), lanes: Mutex::default() }))
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -69,23 +75,45 @@ impl Combiner {
 
     /// Does one item. The answer can be a server's error.
     pub(crate) async fn run(&self, item: Item) -> Result<Value, Fault> {
-        let under_way = UnderWay::enter(&self.0.under_way);
-        if under_way.is_alone || item.len() > Self::BYTES || self.0.is_spread.load(Ordering::Relaxed) {
+        if item.len() > Self::BYTES || self.0.is_spread.load(Ordering::Relaxed) {
             return self.run_alone(item).await;
         }
-        let (answer, answered) = oneshot::channel();
-        let leads = {
-            let mut gathering = self.0.gathering();
-            gathering.waiting.push(Waiting { item, answer });
-            !std::mem::replace(&mut gathering.is_led, true)
+        let (is_first, mut answered) = match self.take_lane_or_gather(item) {
+            Place::Lane(lane, item) => {
+                let answer = self.run_alone(item).await;
+                drop(lane);
+                return answer;
+            }
+            Place::Gathered { is_first, answered } => (is_first, answered),
         };
-        if leads {
-            // Whoever is ready to run now comes with what it has to ask.
-            let lead = Lead(self);
-            tokio::task::yield_now().await;
-            drop(lead);
+        if is_first {
+            // Whoever begins to gather sees to it that it ends, also by leaving.
+            let patience = Patience(Some(self));
+            let answer = timeout(Self::PATIENCE, &mut answered).await;
+            if let Ok(answer) = answer {
+                patience.call_off();
+                return self.take(answer).await;
+            }
         }
-        answered.await.unwrap_or(Err(Fault::Unsent))
+        self.take(answered.await).await
+    }
+
+    async fn take(&self, answer: Result<Answer, RecvError>) -> Result<Value, Fault> {
+        match answer {
+            Ok(Answer::Sent(answer)) => answer,
+            Ok(Answer::Unsent(item)) => self.run_alone(item).await,
+            Err(_) => Err(Fault::Abandoned),
+        }
+    }
+
+    fn take_lane_or_gather(&self, item: Item) -> Place {
+        let mut lanes = self.0.lanes();
+        if lanes.busy < Self::LANES {
+            return Place::Lane(self.lane(&mut lanes, true), item);
+        }
+        let (answer, answered) = oneshot::channel();
+        lanes.gathered.push(Waiting { item, answer });
+        Place::Gathered { is_first: lanes.gathered.len() == 1, answered }
     }
 
     /// Does many items in one round trip and in their order.
@@ -108,8 +136,30 @@ impl Combiner {
         Ok(answers.swap_remove(0))
     }
 
-    /// Sends what has been gathered, and hands out the answers.
-    async fn run_gathered(self, mut gathered: Vec<Waiting>) {
+    /// Sends what has gathered, and what gathers meanwhile, and hands out the answers.
+    async fn run_lane(self, mut lane: Lane) {
+        lane.has_begun = true;
+        loop {
+            let (gathered, has_more) = {
+                let mut lanes = self.0.lanes();
+                let most = lanes.gathered.len().min(Self::TOGETHER);
+                let rest = lanes.gathered.split_off(most);
+                let has_more = !rest.is_empty();
+                (std::mem::replace(&mut lanes.gathered, rest), has_more)
+            };
+            if gathered.is_empty() {
+                return;
+            }
+            if has_more {
+                self.open_lane();
+            }
+            self.run_gathered(gathered).await;
+            // Those who have their answers come with their next calls first.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn run_gathered(&self, mut gathered: Vec<Waiting>) {
         // Whoever has left meanwhile does not want it any more.
         gathered.retain(|waiting| !waiting.answer.is_closed());
         // Those of one kind are neighbours then. Nobody has an answer yet, so no order is lost.
@@ -124,11 +174,30 @@ impl Combiner {
                     each_of(group.len(), answer, &mut apart);
                 }
                 for (asker, answer) in askers.into_iter().zip(apart) {
-                    let _ = asker.send(Ok(answer));
+                    // Whoever has left since then is not told.
+                    let _ = asker.send(Answer::Sent(Ok(answer)));
                 }
             }
-            Err(fault) => askers.into_iter().for_each(|asker| drop(asker.send(Err(fault.clone())))),
+            Err(fault) => {
+                for asker in askers {
+                    let _ = asker.send(Answer::Sent(Err(fault.clone())));
+                }
+            }
         }
+    }
+
+    /// Opens one lane more for what has gathered.
+    fn open_lane(&self) {
+        let lane = self.lane(&mut self.0.lanes(), false);
+        // Without a runtime the lane ends before it begins.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(self.clone().run_lane(lane));
+        }
+    }
+
+    fn lane(&self, lanes: &mut Lanes, has_begun: bool) -> Lane {
+        lanes.busy += 1;
+        Lane { combiner: self.clone(), has_begun }
     }
 
     /// Puts together neighbours that one script does.
@@ -165,11 +234,11 @@ impl Combiner {
         for (group, answer) in groups.iter().zip(&mut answers).filter(|(_, answer)| is_error(answer, "NOSCRIPT")) {
             *answer = connection.run(call, &scripts.by_text(group[0].kind, group.iter())).await?;
         }
-        self.send_apart(groups, answers).await
+        self.send_apart(call, groups, answers).await
     }
 
     /// Sends again, item by item, what a Cluster refused to do together.
-    async fn send_apart(&self, groups: &[Vec<Item>], mut answers: Vec<Value>) -> Result<Vec<Value>, Fault> {
+    async fn send_apart(&self, call: Call, groups: &[Vec<Item>], mut answers: Vec<Value>) -> Result<Vec<Value>, Fault> {
         let Shared { connection, scripts, .. } = &*self.0;
         for (group, answer) in groups.iter().zip(&mut answers) {
             if group.len() == 1 || !is_error(answer, "CROSSSLOT") {
@@ -178,7 +247,7 @@ impl Combiner {
             self.spread();
             let commands = group.iter().map(|item| scripts.by_text(item.kind, std::iter::once(item)));
             let mut apart = Vec::with_capacity(group.len());
-            for answer in connection.run_all(connection.begin(), commands.collect()).await? {
+            for answer in connection.run_all(call, commands.collect()).await? {
                 each_of(1, answer, &mut apart);
             }
             *answer = Value::Array(apart);
@@ -187,48 +256,61 @@ impl Combiner {
     }
 }
 
-/// Whoever sends for all who have gathered; also when it is dropped while they gather.
-struct Lead<'c>(&'c Combiner);
+/// Where a call finds itself.
+enum Place {
+    Lane(Lane, Item),
+    Gathered { is_first: bool, answered: oneshot::Receiver<Answer> },
+}
 
-impl Drop for Lead<'_> {
+/// A lane that is in use.
+struct Lane {
+    combiner: Combiner,
+    has_begun: bool,
+}
+
+impl Drop for Lane {
     fn drop(&mut self) {
-        let mut gathered = {
-            let mut gathering = self.0.0.gathering();
-            gathering.is_led = false;
-            std::mem::take(&mut gathering.waiting)
-        };
-        // Without a runtime nobody is there to send, and those who wait are told that nothing was.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        while !gathered.is_empty() {
-            let rest = gathered.split_off(gathered.len().min(Combiner::TOGETHER));
-            runtime.spawn(self.0.clone().run_gathered(std::mem::replace(&mut gathered, rest)));
+        let mut lanes = self.combiner.0.lanes();
+        lanes.busy -= 1;
+        if lanes.gathered.is_empty() {
+            return;
+        }
+        if self.has_begun {
+            // What gathered until now goes on, however this lane has ended.
+            drop(lanes);
+            self.combiner.open_lane();
+        } else {
+            // Its runtime has ended, and would end the next one too. Those of other runtimes help themselves.
+            let unsent = std::mem::take(&mut lanes.gathered);
+            drop(lanes);
+            for Waiting { item, answer } in unsent {
+                let _ = answer.send(Answer::Unsent(item));
+            }
         }
     }
 }
 
-/// Counts the calls that are under way.
-struct UnderWay<'c> {
-    calls: &'c AtomicUsize,
-    is_alone: bool,
-}
+/// Ends a gathering that has lasted long enough, or whose first caller leaves.
+struct Patience<'c>(Option<&'c Combiner>);
 
-impl<'c> UnderWay<'c> {
-    fn enter(calls: &'c AtomicUsize) -> Self {
-        let is_alone = calls.fetch_add(1, Ordering::Relaxed) == 0;
-        Self { calls, is_alone }
+impl Patience<'_> {
+    fn call_off(mut self) {
+        self.0 = None;
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for Patience<'_> {
     fn drop(&mut self) {
-        self.calls.fetch_sub(1, Ordering::Relaxed);
+        if let Some(combiner) = self.0 {
+            combiner.open_lane();
+        }
     }
 }
 
 impl Shared {
     // Nothing panics under this lock.
-    fn gathering(&self) -> MutexGuard<'_, Gathering> {
-        self.gathering.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -77,8 +77,8 @@ pub(crate) enum Fault {
     TimedOut(Duration),
     /// The deadline came while there was no connection.
     Unreachable(Option<Failure>),
-    /// Whoever was to send it was stopped before, with the runtime that it ran on.
-    Unsent,
+    /// Whoever sent it was stopped before the answer came, with the runtime that it ran on.
+    Abandoned,
 }
 
 impl Fault {
@@ -96,7 +96,12 @@ impl Fault {
             }
             Self::Unreachable(Some(failure)) => of_no_effect(failure.kind, operation, UNREACHABLE).with_source(failure),
             Self::Unreachable(None) => of_no_effect(ErrorKind::Unavailable, operation, UNREACHABLE),
-            Self::Unsent => of_no_effect(ErrorKind::Unavailable, operation, "the runtime ended, and nothing was sent"),
+            Self::Abandoned => Error::new(
+                ErrorKind::Unavailable,
+                operation,
+                "the runtime that it was sent on ended before the answer came",
+            )
+            .with_store(NAME),
         }
     }
 }

@@ -138,18 +138,27 @@ async fn whoever_leaves_while_others_gather_takes_nobody_along() {
         added(&store, &key("warm"), "v").await;
         link.delay_answers(Duration::from_millis(100));
 
-        let (one, two, three) = (key("one"), key("two"), key("three"));
-        // The first is sent at once; the second gathers the others, and is dropped meanwhile.
-        let mut ahead = pin!(store.try_add(&one, "v".into(), ttl(MINUTE)));
-        begin(&mut ahead).await;
-        let mut gathered = pin!(store.try_add(&three, "v".into(), ttl(MINUTE)));
+        // Enough go ahead that others gather behind them; of those the first is dropped.
+        let ahead: Vec<_> = (0..8).map(|number| key(&format!("ahead{number}"))).collect();
+        let mut ahead: Vec<_> = ahead.iter().map(|key| store.try_add(key, "v".into(), ttl(MINUTE))).collect();
+        let before = calls(&server, "evalsha").await;
+        let (first, second) = (key("first"), key("second"));
+        for call in &mut ahead[..4] {
+            begin(&mut call.as_mut()).await;
+        }
+        let mut gathered = pin!(store.try_add(&second, "v".into(), ttl(MINUTE)));
         {
-            let mut gatherer = pin!(store.try_add(&two, "v".into(), ttl(MINUTE)));
-            begin(&mut gatherer).await;
+            let mut leaving = pin!(store.try_add(&first, "v".into(), ttl(MINUTE)));
+            begin(&mut leaving).await;
             begin(&mut gathered).await;
         }
         assert!(matches!(timeout(DEADLINE, gathered).await.unwrap(), Ok(AddOutcome::Added(_))));
-        assert!(matches!(timeout(DEADLINE, ahead).await.unwrap(), Ok(AddOutcome::Added(_))));
+        assert_eq!(calls(&server, "evalsha").await - before, 5, "four went ahead, and one gathered");
+        for call in ahead {
+            assert!(matches!(timeout(DEADLINE, call).await.unwrap(), Ok(AddOutcome::Added(_))));
+        }
+        link.pass();
+        assert_eq!(value(&store, &first).await, None, "who has left is left out");
         // Those who come later are served as ever.
         assert!(add_many(&store, 8).await.iter().all(Result::is_ok));
     })
@@ -195,5 +204,39 @@ async fn a_cluster_that_refuses_them_together_gets_them_apart() {
             }
             assert!(add_many(&store, 64).await.iter().all(|answer| matches!(answer, Ok(AddOutcome::Added(_)))));
         }
+    }
+}
+
+#[test]
+fn calls_whose_runtime_ends_leave_the_store_to_others() {
+    let lasting = tokio::runtime::Runtime::new().unwrap();
+    let (_server, link, store) = lasting.block_on(async {
+        let server = RedisServer::start().await;
+        let link = Proxy::start(server.addr());
+        let config = config_through(&server, &link, Duration::from_secs(15));
+        let store = RedisStore::connect(config).await.unwrap();
+        added(&store, &key("warm"), "v").await;
+        (server, link, store)
+    });
+    for _ in 0..10 {
+        // Some are on their way, and some gather behind them, when their runtime ends.
+        link.black_hole();
+        let ending = tokio::runtime::Runtime::new().unwrap();
+        let before = link.counts().request_bytes_read;
+        for number in 0..20 {
+            let store = store.clone();
+            ending.spawn(async move { store.get(&key(&format!("k{number}"))).await });
+        }
+        lasting.block_on(eventually(DEADLINE, async || link.counts().request_bytes_read > before));
+        ending.shutdown_background();
+        link.pass();
+        for answer in lasting.block_on(add_many(&store, 20)) {
+            // Those who had joined the others of that runtime may share its end.
+            if let Err(error) = answer {
+                assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown), "{error:?}");
+            }
+        }
+        let answers = lasting.block_on(add_many(&store, 20));
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     }
 }
