@@ -26,7 +26,7 @@ async fn add_many(store: &RedisStore, count: usize) -> Vec<Result<AddOutcome, le
 }
 
 /// Polls once, which sends what is to be sent as far as it gets without waiting.
-async fn begin<T>(future: &mut std::pin::Pin<&mut impl Future<Output = T>>) {
+async fn begin<T>(future: &mut std::pin::Pin<&mut (impl Future<Output = T> + ?Sized)>) {
     poll_fn(|context| {
         assert!(future.as_mut().poll(context).is_pending());
         Poll::Ready(())
