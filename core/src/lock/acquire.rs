@@ -1,21 +1,18 @@
 use std::time::{Duration, SystemTime};
 
-use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::Moment;
 use crate::error::{Code, Effect, Error, ErrorKind};
-use crate::fence::FencingToken;
-use crate::lock::hold::{Grant, Hold};
 use crate::lock::lease::Lease;
 use crate::lock::locks::Locks;
 use crate::lock::owner::process_label;
+use crate::lock::pause::{Pauses, Wake, after_expiry, sleep_until_hinted};
+use crate::lock::place::{Bid, Place, Placed};
 use crate::lock::queue::Head;
-use crate::lock::reclaim::Doubt;
-use crate::lock::record::{Holder, Nonce, encode};
+use crate::lock::record::{Holder, encode};
 use crate::lock::request::{LockRequest, Terms};
-use crate::lock::term::Term;
-use crate::store::{AddOutcome, Entry, Hints, ReplaceOutcome, Revision};
+use crate::store::Entry;
 
 /// What one try answers. This enum is closed.
 #[derive(Debug)]
@@ -125,90 +122,26 @@ impl Terms {
 
     /// Asks the store once, and waits for its answer until `limit`, but no longer than a grant would be worth anything.
     async fn attempt(&self, locks: &Locks, sent: Moment, limit: Option<Instant>) -> Result<Attempt, Error> {
-        let bid = Bid::new(self, locks);
-        let worthless = sent.instant() + self.plan.valid_for;
-        let limit = limit.map_or(worthless, |limit| worthless.min(limit));
-        let doubt = Doubt::about(locks, &self.key, bid.value.clone(), self.plan.ttl);
-        let answer = locks.store().try_add(&self.key, bid.value.clone(), self.plan.ttl);
-        match locks.answered_by(limit, "acquire", answer).await {
-            Ok(AddOutcome::Added(revision)) => self.granted(locks, bid, sent, revision, doubt),
-            Ok(AddOutcome::Exists(entry)) if entry.value == bid.value => self.adopt(locks, bid, doubt).await,
-            Ok(AddOutcome::Exists(entry)) => {
-                drop(doubt.resolve());
-                self.held(locks, &entry)
-            }
-            Err(error) => {
-                if error.effect() == Effect::None {
-                    drop(doubt.resolve());
+        let Self { key, resource, plan, .. } = self;
+        let place = Place { locks, key, resource, plan: *plan, operation: "acquire" };
+        match place.bid(|| self.bid(locks), sent, limit, 1).await? {
+            Placed::Ours { lease, .. } => {
+                if let Some(owner) = &self.owner {
+                    owner.remember(lease.hold());
                 }
-                Err(error)
+                Ok(Attempt::Acquired(lease))
             }
+            Placed::Theirs(entry) => self.held(locks, &entry),
         }
     }
 
-    fn granted(
-        &self,
-        locks: &Locks,
-        bid: Bid,
-        sent: Moment,
-        revision: Revision,
-        doubt: Doubt<'_>,
-    ) -> Result<Attempt, Error> {
-        let Some(term) = Term::granted(self.plan, sent, locks.now()) else {
-            doubt.give_back();
-            return Err(Error::new(
-                ErrorKind::Timeout,
-                "acquire",
-                "the grant came when it was over, and is given back",
-            )
-            .with_store(locks.store().name()));
+    fn bid(&self, locks: &Locks) -> Bid {
+        let (nonce, since) = (locks.nonce(), SystemTime::now());
+        let label = match &self.owner {
+            Some(owner) => owner.label(),
+            None => process_label(),
         };
-        let runtime = doubt.resolve().unwrap_or_else(Handle::current);
-        let Bid { nonce, value, since } = bid;
-        let hold = Hold::new(Grant {
-            locks: locks.clone(),
-            key: self.key.clone(),
-            resource: self.resource.clone(),
-            nonce,
-            value,
-            token: locks.gives_fencing_tokens().then(|| FencingToken::from(revision)),
-            plan: self.plan,
-            sent,
-            since,
-            runtime,
-            term,
-        });
-        if let Some(owner) = &self.owner {
-            owner.remember(&hold);
-        }
-        Ok(Attempt::Acquired(Lease::new(hold)))
-    }
-
-    /// Our own value is there already: a layer below sent the request twice. The first sending was the grant, and its
-    /// token never reached us, so the lease starts anew under a fresh nonce.
-    async fn adopt(&self, locks: &Locks, mine: Bid, doubt: Doubt<'_>) -> Result<Attempt, Error> {
-        let bid = Bid::new(self, locks);
-        let sent = locks.now();
-        let renewed_doubt = Doubt::about(locks, &self.key, bid.value.clone(), self.plan.ttl);
-        let answer = locks.store().try_replace(&self.key, &mine.value, bid.value.clone(), self.plan.ttl);
-        match locks.answered_by(sent.instant() + self.plan.valid_for, "acquire", answer).await {
-            Ok(ReplaceOutcome::Applied(revision)) => {
-                drop(doubt.resolve());
-                self.granted(locks, bid, sent, revision, renewed_doubt)
-            }
-            // It has ended meanwhile. Whoever is there now is not known, and neither value is ours to keep.
-            Ok(ReplaceOutcome::NotApplied) => {
-                drop(renewed_doubt.resolve());
-                Err(Error::new(ErrorKind::Timeout, "acquire", "the grant was over before it was known")
-                    .with_store(locks.store().name()))
-            }
-            Err(error) => {
-                if error.effect() == Effect::None {
-                    drop(renewed_doubt.resolve());
-                }
-                Err(error)
-            }
-        }
+        Bid { nonce, value: encode(nonce, label, since), since }
     }
 
     fn held(&self, locks: &Locks, entry: &Entry) -> Result<Attempt, Error> {
@@ -216,24 +149,6 @@ impl Terms {
             Ok(holder) => Ok(Attempt::Held(holder)),
             Err(error) => Err(error.with_store(locks.store().name()).with_effect(Effect::None)),
         }
-    }
-}
-
-/// What one try writes.
-struct Bid {
-    nonce: Nonce,
-    value: bytes::Bytes,
-    since: SystemTime,
-}
-
-impl Bid {
-    fn new(terms: &Terms, locks: &Locks) -> Self {
-        let (nonce, since) = (locks.nonce(), SystemTime::now());
-        let label = match &terms.owner {
-            Some(owner) => owner.label(),
-            None => process_label(),
-        };
-        Self { nonce, value: encode(nonce, label, since), since }
     }
 }
 
@@ -328,51 +243,4 @@ impl Waiter<'_> {
 
 fn is_passing(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
-}
-
-/// A moment just after a lease with so much time left has ended, unless it is renewed: not quite the same for all who
-/// wait for it.
-fn after_expiry(time_left: Duration) -> Instant {
-    const LONGEST_JITTER: Duration = Duration::from_millis(50);
-    let jitter = (time_left / 20).min(LONGEST_JITTER).mul_f64(rand::random());
-    Moment::new(Instant::now())
-        .after(time_left.saturating_add(Duration::from_millis(1)).saturating_add(jitter))
-        .instant()
-}
-
-/// The pauses between tries without hints: growing, and jittered so that many who wait do not come all at once.
-#[derive(Default)]
-struct Pauses(u32);
-
-impl Pauses {
-    fn next(&mut self) -> Instant {
-        const FIRST: Duration = Duration::from_millis(10);
-        const LONGEST: Duration = Duration::from_millis(500);
-        let pause = FIRST.saturating_mul(1 << self.0.min(10)).min(LONGEST);
-        self.0 += 1;
-        Instant::now() + pause.mul_f64(0.5 + rand::random::<f64>() / 2.0)
-    }
-}
-
-enum Wake {
-    Hint,
-    Time,
-    /// No more hints will come from this listener.
-    Deaf,
-}
-
-async fn sleep_until_hinted(wake: Instant, hints: Option<&mut Hints>, released: &tokio::sync::Notify) -> Wake {
-    let woken = async {
-        match hints {
-            Some(hints) => match hints.next().await {
-                Some(_) => Wake::Hint,
-                None => Wake::Deaf,
-            },
-            None => {
-                released.notified().await;
-                Wake::Hint
-            }
-        }
-    };
-    timeout_at(wake, woken).await.unwrap_or(Wake::Time)
 }

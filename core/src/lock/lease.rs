@@ -60,6 +60,10 @@ impl Lease {
         Ok(Self::new(hold.clone()))
     }
 
+    pub(super) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
     /// What the lease is on.
     pub fn resource(&self) -> &Key {
         &self.hold.resource
@@ -236,6 +240,13 @@ impl Lease {
             ReplaceOutcome::Applied(_) => Release::Released,
             ReplaceOutcome::NotApplied => Release::AlreadyLost,
         })
+    }
+
+    /// Lets go of it here and leaves the store as it is: nothing is renewed from here on. Says whether it had been lost.
+    pub(crate) fn forgo(mut self) -> Result<(), Lost> {
+        self.leave();
+        self.stage = Stage::Settled;
+        self.hold.end(self.hold.locks.now())
     }
 
     /// Takes this handle off the lease. Says whether it was the last.

@@ -104,12 +104,12 @@ impl Locks {
         self.0.chores.wait().await;
     }
 
-    pub(super) fn store(&self) -> &dyn AtomicStore {
+    pub(crate) fn store(&self) -> &dyn AtomicStore {
         &*self.0.store
     }
 
     /// An answer of the store, or `Timeout` when it has not come by `deadline`.
-    pub(super) async fn answered_by<T>(
+    pub(crate) async fn answered_by<T>(
         &self,
         deadline: Instant,
         operation: &'static str,
@@ -142,11 +142,11 @@ impl Locks {
         resource.within("lock")
     }
 
-    pub(super) fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> Moment {
         self.0.clock.now()
     }
 
-    pub(super) fn nonce(&self) -> Nonce {
+    pub(crate) fn nonce(&self) -> Nonce {
         self.0.nonces.as_ref().map_or_else(random_nonce, |nonces| nonces.next_nonce())
     }
 
@@ -156,7 +156,7 @@ impl Locks {
     }
 
     /// Runs a release or a reclaim in the background.
-    pub(super) fn settle(&self, runtime: &Handle, chore: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn settle(&self, runtime: &Handle, chore: impl Future<Output = ()> + Send + 'static) {
         self.0.chores.spawn_on(chore, runtime);
     }
 }

@@ -40,6 +40,8 @@ mod keeper;
 mod lease;
 mod locks;
 mod owner;
+mod pause;
+mod place;
 mod queue;
 mod reclaim;
 mod record;
@@ -53,3 +55,10 @@ pub use owner::Owner;
 pub use record::{Holder, Nonce, NonceSource};
 pub use request::{LockRequest, Renewal};
 pub use term::{LossReason, Lost};
+
+// A claim of the idempotency module is a lease on its marker.
+pub(crate) use owner::process_label;
+pub(crate) use pause::{Pauses, Wake, after_expiry, sleep_until_hinted};
+pub(crate) use place::{Bid, Place, Placed};
+pub(crate) use request::plan;
+pub(crate) use term::{Plan, validity};

@@ -64,7 +64,7 @@ impl Owner {
 }
 
 /// The label of an acquisition without an owner: `host:pid`.
-pub(super) fn process_label() -> &'static str {
+pub(crate) fn process_label() -> &'static str {
     static LABEL: OnceLock<String> = OnceLock::new();
     LABEL.get_or_init(|| format!("{}:{}", host(), std::process::id()))
 }

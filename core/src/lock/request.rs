@@ -115,7 +115,7 @@ impl LockRequest {
         let Self { locks, resource, ttl, wait, renewal, max_hold, max_renewals, owner, fencing_required } = self;
         let resource = resource?;
         let key = locks.key_of(&resource)?;
-        let plan = plan(ttl, renewal, max_hold, max_renewals)?;
+        let plan = plan("acquire", ttl, renewal, max_hold, max_renewals)?;
         if let Some(owner) = &owner {
             owner.check()?;
         }
@@ -127,8 +127,15 @@ impl LockRequest {
     }
 }
 
-fn plan(ttl: Duration, renewal: Renewal, max_hold: Option<Duration>, max_renewals: Option<u32>) -> Result<Plan, Error> {
-    let invalid = |message: String| Err(Error::new(ErrorKind::InvalidInput, "acquire", message));
+/// What is agreed for a lease, if it can be.
+pub(crate) fn plan(
+    operation: &'static str,
+    ttl: Duration,
+    renewal: Renewal,
+    max_hold: Option<Duration>,
+    max_renewals: Option<u32>,
+) -> Result<Plan, Error> {
+    let invalid = |message: String| Err(Error::new(ErrorKind::InvalidInput, operation, message));
     let ttl = Ttl::try_from(ttl)?;
     let Some(valid_for) = validity(ttl) else {
         return invalid(format!(

@@ -73,7 +73,7 @@ impl From<Lost> for Error {
 
 /// How long a granted lease may be trusted, counted from before its request was sent: the ttl less what two clocks may
 /// drift apart meanwhile, 1% and 2 ms. Nothing when that eats the whole of it.
-pub(super) fn validity(ttl: Ttl) -> Option<Duration> {
+pub(crate) fn validity(ttl: Ttl) -> Option<Duration> {
     let ttl = ttl.as_duration();
     let margin = ttl / 100 + Duration::from_millis(2);
     ttl.checked_sub(margin).filter(|valid| !valid.is_zero())
@@ -81,14 +81,14 @@ pub(super) fn validity(ttl: Ttl) -> Option<Duration> {
 
 /// What was agreed for a lease when it was asked for; it does not change while it is held.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
-    pub(super) ttl: Ttl,
+pub(crate) struct Plan {
+    pub(crate) ttl: Ttl,
     /// [`validity`] of the ttl.
-    pub(super) valid_for: Duration,
+    pub(crate) valid_for: Duration,
     /// How long after its last grant a lease is renewed; nothing when it is not.
-    pub(super) renew_after: Option<Duration>,
-    pub(super) max_hold: Option<Duration>,
-    pub(super) max_renewals: Option<u32>,
+    pub(crate) renew_after: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) max_renewals: Option<u32>,
 }
 
 impl Plan {
