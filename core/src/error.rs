@@ -2,6 +2,7 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
 
 use crate::lock::Holder;
 
@@ -22,6 +23,7 @@ struct Inner {
     store: Option<&'static str>,
     message: Cow<'static, str>,
     holder: Option<Holder>,
+    retry_after: Option<Duration>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -68,7 +70,7 @@ pub enum Code {
     CallInProgress,
     /// `CACHING_CONFLICT_003`: the record cannot be replayed for this call.
     NotReplayable,
-    /// `CACHING_VALIDATION_001`: the key, or a part of it, is not valid.
+    /// `CACHING_VALIDATION_001`: the key, or another part of the call, is not valid.
     InvalidKey,
     /// `CACHING_VALIDATION_002`: the key was used with another payload.
     PayloadMismatch,
@@ -130,6 +132,7 @@ impl Error {
             store: None,
             message: message.into(),
             holder: None,
+            retry_after: None,
             source: None,
         }))
     }
@@ -169,6 +172,13 @@ impl Error {
         self
     }
 
+    /// Says when it may be worth while to try again.
+    #[must_use]
+    pub fn with_retry_after(mut self, pause: Duration) -> Self {
+        self.0.retry_after = Some(pause);
+        self
+    }
+
     /// What kind of error this is.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -192,6 +202,11 @@ impl Error {
     /// The store that it ran on, where one was asked.
     pub fn store(&self) -> Option<&'static str> {
         self.0.store
+    }
+
+    /// When it may be worth while to try again, for a call that is in progress.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
     }
 
     /// Who held the lock, for a [`ErrorKind::Conflict`] of a lease.
@@ -218,7 +233,7 @@ impl fmt::Display for ErrorKind {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, effect, code, operation, store, message, holder: _, source: _ } = &*self.0;
+        let Inner { kind, effect, code, operation, store, message, holder: _, retry_after: _, source: _ } = &*self.0;
         write!(f, "{operation}")?;
         if let Some(store) = store {
             write!(f, " on {store}")?;
@@ -243,7 +258,7 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, effect, code, operation, store, message, holder, source } = &*self.0;
+        let Inner { kind, effect, code, operation, store, message, holder, retry_after, source } = &*self.0;
         f.debug_struct("Error")
             .field("kind", kind)
             .field("effect", effect)
@@ -252,6 +267,7 @@ impl fmt::Debug for Error {
             .field("store", store)
             .field("message", message)
             .field("holder", holder)
+            .field("retry_after", retry_after)
             .field("source", source)
             .finish()
     }

@@ -2,7 +2,8 @@
 //!
 //! Two readers come here:
 //!
-//! - who **uses** leases wants [`lock`] and [`fence`], mostly through the `leasehold` facade;
+//! - who **uses** leases and idempotent calls wants [`lock`], [`fence`] and [`idempotency`], mostly through the
+//!   `leasehold` facade;
 //! - who **writes a store** wants [`store`]: implement [`AtomicStore`] (and [`CacheStore`] for a cache), then
 //!   run the conformance suite against it.
 //!
@@ -12,6 +13,7 @@
 pub mod clock;
 mod error;
 pub mod fence;
+pub mod idempotency;
 pub mod lock;
 pub mod store;
 pub mod wrap;

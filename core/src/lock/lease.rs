@@ -2,8 +2,9 @@ use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
@@ -32,6 +33,8 @@ pub struct Lease {
 enum Stage {
     /// Take it off the lease, and release that if it was the last.
     Holding,
+    /// Take it off the lease, and leave what is stored as it is.
+    Forgoing,
     /// It was the last, and the store has not yet confirmed the release.
     Releasing,
     /// Nothing.
@@ -62,6 +65,15 @@ impl Lease {
 
     pub(super) fn hold(&self) -> &Arc<Hold> {
         &self.hold
+    }
+
+    /// What is stored: it proves that the lease is ours.
+    pub(crate) fn value(&self) -> &Bytes {
+        &self.hold.value
+    }
+
+    pub(crate) fn since(&self) -> SystemTime {
+        self.hold.since
     }
 
     /// What the lease is on.
@@ -242,7 +254,13 @@ impl Lease {
         })
     }
 
-    /// Lets go of it here and leaves the store as it is: nothing is renewed from here on. Says whether it had been lost.
+    /// Chooses whether dropping it leaves what is stored as it is, or releases it.
+    pub(crate) fn forgo_when_dropped(&mut self, forgo: bool) {
+        self.stage = if forgo { Stage::Forgoing } else { Stage::Holding };
+    }
+
+    /// Lets go of it here and leaves what is stored as it is: nothing is renewed from here on. Says whether it had been
+    /// lost.
     pub(crate) fn forgo(mut self) -> Result<(), Lost> {
         self.leave();
         self.stage = Stage::Settled;
@@ -259,8 +277,14 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if self.stage == Stage::Holding {
-            self.leave();
+        match self.stage {
+            Stage::Holding => drop(self.leave()),
+            Stage::Forgoing => {
+                self.leave();
+                self.stage = Stage::Settled;
+                let _ = self.hold.end(self.hold.locks.now());
+            }
+            Stage::Releasing | Stage::Settled => {}
         }
         if self.stage == Stage::Releasing {
             // Lost or not, what may be left of it in the store is of no use to anybody.

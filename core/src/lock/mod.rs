@@ -61,4 +61,4 @@ pub(crate) use owner::process_label;
 pub(crate) use pause::{Pauses, Wake, after_expiry, sleep_until_hinted};
 pub(crate) use place::{Bid, Place, Placed};
 pub(crate) use request::plan;
-pub(crate) use term::{Plan, validity};
+pub(crate) use term::Plan;

@@ -15,8 +15,9 @@ use crate::store::{Key, Outcome, Ttl};
 /// Releases a lease in the background, until the store says so or it has ended by its ttl.
 pub(super) fn release(hold: &Arc<Hold>) {
     let hold = hold.clone();
-    let ends = hold.locks.now().after(hold.plan.ttl.as_duration());
-    let chore = remove(hold.locks.clone(), hold.key.clone(), hold.value.clone(), Trust::NotApplied, ends);
+    let now = hold.locks.now();
+    let ends = now.after(hold.plan.ttl.as_duration());
+    let chore = remove(hold.locks.clone(), hold.key.clone(), hold.value.clone(), now, ends);
     let locks = hold.locks.clone();
     let runtime = hold.runtime.clone();
     locks.settle(&runtime, async move {
@@ -49,14 +50,16 @@ impl<'a> Doubt<'a> {
     /// The store granted it, and nobody will hold it.
     pub(super) fn give_back(mut self) {
         if let Some(runtime) = self.runtime.take() {
-            self.remove(&runtime, Trust::NotApplied, Duration::ZERO);
+            self.remove(&runtime, Duration::ZERO);
         }
     }
 
-    fn remove(&self, runtime: &Handle, trust: Trust, and_then: Duration) {
+    /// Removes it, though it may still be `on_its_way` for so long.
+    fn remove(&self, runtime: &Handle, on_its_way: Duration) {
         metrics::counter!("leasehold_reclaims_total").increment(1);
-        let ends = self.locks.now().after(self.ttl.as_duration() + and_then);
-        let chore = remove(self.locks.clone(), self.key.clone(), self.value.clone(), trust, ends);
+        let landed = self.locks.now().after(on_its_way);
+        let ends = landed.after(self.ttl.as_duration());
+        let chore = remove(self.locks.clone(), self.key.clone(), self.value.clone(), landed, ends);
         self.locks.settle(runtime, chore);
     }
 }
@@ -65,32 +68,40 @@ impl Drop for Doubt<'_> {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             tracing::debug!(key = %self.key, "an acquisition of unknown outcome is reclaimed");
-            self.remove(&runtime, Trust::AppliedOnly, self.locks.transport_gives_up_after());
+            self.remove(&runtime, self.locks.transport_gives_up_after());
         }
     }
 }
 
-/// Which answer to a removal settles it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Trust {
-    /// The entry is known to have been there, so that its absence is for good.
-    NotApplied,
-    /// The request may still be parked on its way and land after a removal that found nothing: only a removal that hit
-    /// it settles that, as the request was sent once.
-    AppliedOnly,
+impl Locks {
+    /// Reclaims, in the background, what may still land under a key: a value that was sent more than once.
+    pub(crate) fn reclaim(&self, key: &Key, value: Bytes, ttl: Ttl) {
+        drop(Doubt::about(self, key, value, ttl));
+    }
+
+    /// Removes a value of ours in the background, if it is still there.
+    pub(crate) fn give_back(&self, runtime: &Handle, key: &Key, value: &Bytes, ttl: Ttl) {
+        let now = self.now();
+        let chore = remove(self.clone(), key.clone(), value.clone(), now, now.after(ttl.as_duration()));
+        self.settle(runtime, chore);
+    }
 }
 
 /// Removes our own entry, trying again until that is settled or the entry has surely ended by itself.
-async fn remove(locks: Locks, key: Key, value: Bytes, trust: Trust, ends: Moment) {
+///
+/// That it is not there settles it from `trusted_from` on: before, a request may still be parked on its way, and land
+/// after a removal that found nothing.
+async fn remove(locks: Locks, key: Key, value: Bytes, trusted_from: Moment, ends: Moment) {
     const FIRST_PAUSE: Duration = Duration::from_millis(50);
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
     const LIMIT: Duration = Duration::from_secs(5);
 
     let mut pause = FIRST_PAUSE;
     loop {
+        let asked = locks.now();
         match tokio::time::timeout(LIMIT, locks.store().try_remove(&key, &value)).await {
             Ok(Ok(Outcome::Applied)) => return,
-            Ok(Ok(Outcome::NotApplied)) if trust == Trust::NotApplied => return,
+            Ok(Ok(Outcome::NotApplied)) if asked.is_past(trusted_from) => return,
             Ok(Ok(Outcome::NotApplied)) | Err(_) => {}
             Ok(Err(error)) => tracing::debug!(%key, %error, "a removal failed and is tried again"),
         }

@@ -22,6 +22,10 @@ impl Nonce {
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
+
+    pub(crate) fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
 }
 
 /// Where nonces come from. The default draws them from the thread's cryptographic generator; replace it to have a test

@@ -68,6 +68,11 @@ impl Key {
         Self::new(key)
     }
 
+    /// The parts of a composed key, an absent one as `None`; nothing for a key that composing never makes.
+    pub(crate) fn parts(&self) -> Option<Vec<Option<String>>> {
+        self.0.split(SEPARATOR).map(Part::read).collect()
+    }
+
     /// The key that a module stores `self` under: `module:` and then the key as it is. The first separator ends the
     /// module's name, which has none, so two modules never meet.
     ///
@@ -136,6 +141,17 @@ pub enum Part<'p> {
 }
 
 impl Part<'_> {
+    /// Undoes [`write_to`](Self::write_to), or nothing for what that never writes.
+    fn read(written: &str) -> Option<Option<String>> {
+        if written == ABSENT {
+            return Some(None);
+        }
+        let text = written.replace("%3A", ":").replace("%2D", ABSENT).replace("%25", "%");
+        let mut again = String::with_capacity(written.len());
+        Part::Text(&text).write_to(&mut again);
+        (again == written).then_some(Some(text))
+    }
+
     fn write_to(self, key: &mut String) {
         match self {
             Self::Absent => key.push_str(ABSENT),
@@ -399,6 +415,22 @@ mod tests {
                 // Only the one empty part makes an empty key.
                 (Err(_), _) => prop_assert_eq!(left, vec![Some(String::new())]),
                 (_, Err(_)) => prop_assert_eq!(right, vec![Some(String::new())]),
+            }
+        }
+
+        #[test]
+        fn parts_are_read_back(parts in prop::collection::vec(part(), 1..5)) {
+            if let Ok(key) = Key::compose(parts.iter().map(|part| Part::from(part.as_deref()))) {
+                prop_assert_eq!(key.parts(), Some(parts));
+            }
+        }
+
+        #[test]
+        fn what_composing_never_makes_has_no_parts(text in "[a:%\\-2D3A5]{1,8}") {
+            let key = Key::new(text).unwrap();
+            if let Some(parts) = key.parts() {
+                let again = Key::compose(parts.iter().map(|part| Part::from(part.as_deref()))).unwrap();
+                prop_assert_eq!(again, key);
             }
         }
 

@@ -1,0 +1,255 @@
+use std::convert::Infallible;
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::idempotency::record::Record;
+use crate::idempotency::service::Idempotency;
+use crate::store::{AtomicStore, Key, Outcome, ReplaceOutcome, Ttl};
+
+/// What became of a claim that was completed. This enum is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use = "another may have claimed the call meanwhile"]
+pub enum Completion {
+    /// The answer is recorded.
+    Recorded,
+    /// The claim had ended, and what is there now, if anything, is another's: it stays as it is.
+    Lost,
+}
+
+/// How long one try may take, of a store that has no limit of its own.
+pub(super) const LIMIT: Duration = Duration::from_secs(5);
+
+/// An answer on its way into the store: what [`Claim::recording`](crate::idempotency::Claim::recording) gives to a store
+/// that completes a claim in its caller's own transaction.
+///
+/// Write it [in the transaction](Self::write_to), commit, and say that it [was recorded](Self::recorded); or, when the
+/// answer to the commit is lost, [find out](Self::find_out). Dropped before, it frees the key in the background if the
+/// transaction did not record it.
+#[must_use = "dropped, it frees the key"]
+pub struct Recording {
+    draft: Draft,
+    when_dropped: WhenDropped,
+    /// Where the rest is done in the background.
+    runtime: Handle,
+}
+
+/// What has to be written, and over what.
+#[derive(Clone)]
+pub(super) struct Draft {
+    pub(super) once: Idempotency,
+    pub(super) key: Key,
+    pub(super) marker: Bytes,
+    pub(super) record: Record,
+    /// The record as it is written.
+    pub(super) value: Bytes,
+    pub(super) record_ttl: Ttl,
+    pub(super) marker_ttl: Ttl,
+    /// How often the marker is renewed while the answer is on its way.
+    pub(super) renew_every: Duration,
+    pub(super) settle_for: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WhenDropped {
+    /// The work is done: the answer is offered to the store until it takes it.
+    Offer,
+    /// Nothing is done unless the transaction says so: the key is freed.
+    Free,
+    Nothing,
+}
+
+impl Recording {
+    pub(super) fn of(draft: Draft) -> Self {
+        Self { draft, when_dropped: WhenDropped::Offer, runtime: Handle::current() }
+    }
+
+    pub(super) fn in_a_transaction(mut self) -> Self {
+        self.when_dropped = WhenDropped::Free;
+        self
+    }
+
+    /// Writes it through this store, in one trip. `Lost` when the claim's marker is not there any more.
+    ///
+    /// # Errors
+    ///
+    /// What the store could not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// It may be written, in a transaction that the caller then rolls back.
+    pub async fn write_to(&self, store: &dyn AtomicStore) -> Result<Completion, Error> {
+        let Draft { key, marker, value, record_ttl, .. } = &self.draft;
+        Ok(match store.try_replace(key, marker, value.clone(), *record_ttl).await? {
+            ReplaceOutcome::Applied(_) => Completion::Recorded,
+            ReplaceOutcome::NotApplied => Completion::Lost,
+        })
+    }
+
+    /// Takes note that what was written is committed.
+    pub fn recorded(mut self) {
+        self.when_dropped = WhenDropped::Nothing;
+        self.draft.remember();
+    }
+
+    /// Finds out what became of a transaction whose commit was not answered, from the claim's own store. `Recorded` when
+    /// it was committed. `Lost` when it was not: then it never will be, and the key is free, or another's.
+    ///
+    /// It waits for the transaction to end, as far as the store's own limits let it, and tries for a few seconds.
+    ///
+    /// # Errors
+    ///
+    /// What the store could not answer, with an unknown effect. The key is freed in the background if the transaction did
+    /// not record the answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// As after an error.
+    pub async fn find_out(self) -> Result<Completion, Error> {
+        let until = Instant::now() + LIMIT;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let asked = self.draft.once.0.leases.answered_by(until, "commit", self.draft.look_behind_commit()).await;
+            match asked {
+                Ok(Completion::Recorded) => {
+                    self.recorded();
+                    return Ok(Completion::Recorded);
+                }
+                Ok(Completion::Lost) => return Ok(Completion::Lost),
+                Err(error) if Instant::now() + pause >= until => return Err(error),
+                Err(_) => sleep(pause).await,
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Records the answer through the claim's own store.
+    pub(super) async fn finish(mut self) -> Result<Completion, Error> {
+        let limit = Instant::now() + LIMIT;
+        let asked = self.draft.once.0.leases.now();
+        let attempt = self.draft.once.0.leases.answered_by(limit, "complete", self.draft.attempt());
+        let completion = self.draft.while_kept(attempt).await?;
+        self.when_dropped = WhenDropped::Nothing;
+        if completion == Completion::Recorded {
+            self.draft.remember_since(asked);
+        }
+        Ok(completion)
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+impl Draft {
+    /// Replaces the marker by the record; when it is not there, looks whether an earlier try has done so.
+    async fn attempt(&self) -> Result<Completion, Error> {
+        let Self { key, marker, value, record_ttl, .. } = self;
+        let store = self.once.0.leases.store();
+        if let ReplaceOutcome::Applied(_) = store.try_replace(key, marker, value.clone(), *record_ttl).await? {
+            return Ok(Completion::Recorded);
+        }
+        self.look().await
+    }
+
+    /// Whether our record is what is there.
+    async fn look(&self) -> Result<Completion, Error> {
+        let found = self.once.0.leases.store().get(&self.key).await?;
+        Ok(match found {
+            Some(entry) if entry.value == self.value => Completion::Recorded,
+            _ => Completion::Lost,
+        })
+    }
+
+    /// What a transaction of unknown outcome has left. The marker is in its hands until it ends, so that whoever gets to
+    /// touch the marker knows that it ended without a record.
+    async fn look_behind_commit(&self) -> Result<Completion, Error> {
+        match self.once.0.leases.store().try_expire(&self.key, &self.marker, self.marker_ttl).await? {
+            Outcome::Applied => Ok(Completion::Lost),
+            Outcome::NotApplied => self.look().await,
+        }
+    }
+
+    /// Keeps the answer in this process, if it is to be.
+    fn remember(&self) {
+        self.remember_since(self.once.0.leases.now());
+    }
+
+    fn remember_since(&self, asked: Moment) {
+        if let Some(first_level) = &self.once.0.first_level {
+            first_level.put(&self.key, &self.record, asked, self.record_ttl.as_duration());
+        }
+    }
+
+    /// Waits for what records the answer, and keeps the key taken meanwhile: a claim may end sooner than a slow store
+    /// has taken its answer.
+    async fn while_kept<T>(&self, recording: impl Future<Output = T>) -> T {
+        tokio::select! {
+            biased;
+            done = recording => done,
+            never = self.keep() => match never {},
+        }
+    }
+
+    async fn keep(&self) -> Infallible {
+        loop {
+            sleep(self.renew_every).await;
+            let renewal = self.once.0.leases.store().try_expire(&self.key, &self.marker, self.marker_ttl);
+            // What it answers, the recording finds out too.
+            let _ = timeout(self.renew_every, renewal).await;
+        }
+    }
+
+    /// Offers the answer to the store until it takes it or time is up.
+    async fn offer(&self) {
+        let leases = &self.once.0.leases;
+        let until = leases.now().after(self.settle_for);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            sleep(pause.mul_f64(0.5 + rand::random::<f64>() / 2.0)).await;
+            match timeout(LIMIT, self.attempt()).await {
+                Ok(Ok(Completion::Recorded)) => return,
+                Ok(Ok(Completion::Lost)) => {
+                    tracing::warn!(key = %self.key, "an answer was not recorded: its claim was lost");
+                    return;
+                }
+                Ok(Err(error)) => tracing::debug!(key = %self.key, %error, "an answer is not recorded yet"),
+                Err(_) => tracing::debug!(key = %self.key, "an answer is not recorded yet: the store did not answer"),
+            }
+            if leases.now().is_past(until) {
+                metrics::counter!("leasehold_answers_given_up_total").increment(1);
+                tracing::error!(key = %self.key, "an answer is given up: the call may run again");
+                return;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let leases = &self.draft.once.0.leases;
+        match self.when_dropped {
+            WhenDropped::Nothing => {}
+            WhenDropped::Offer => {
+                metrics::counter!("leasehold_answers_delayed_total").increment(1);
+                let draft = self.draft.clone();
+                leases.settle(&self.runtime, async move { draft.while_kept(draft.offer()).await });
+            }
+            WhenDropped::Free => {
+                leases.give_back(&self.runtime, &self.draft.key, &self.draft.marker, self.draft.marker_ttl)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Draft { key, record, .. } = &self.draft;
+        f.debug_struct("Recording").field("key", key).field("record", record).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,73 @@
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use leasehold_conformance::Plan;
+use leasehold_core::Code;
+use leasehold_core::idempotency::{Answer, Scope};
+use tokio::time::sleep;
+
+use crate::support::{KEY, OPERATION, PAYLOAD, Rig, call, refused, replayed, seconds};
+
+fn rig(entries: usize, at_most: Duration) -> Rig {
+    let entries = NonZeroUsize::new(entries).unwrap();
+    Rig::with(Plan::none(), |builder| builder.first_level(entries, at_most).record_ttl(seconds(100.0)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_takes_no_trip_and_every_check_is_made() {
+    let rig = rig(10, seconds(1_000.0));
+    let _ = call(&rig.a).run(async || "done".to_owned()).await.unwrap();
+    let trips = rig.trips();
+    for _ in 0..5 {
+        let again = call(&rig.a).run(async || String::new()).await.unwrap();
+        assert_eq!(again, Answer { value: "done".to_owned(), replayed: true });
+        assert_eq!(refused(rig.a.call("refund", KEY, PAYLOAD)).await.code(), Some(Code::NotReplayable));
+        assert_eq!(refused(rig.a.call(OPERATION, KEY, "other")).await.code(), Some(Code::PayloadMismatch));
+    }
+    assert_eq!(rig.trips(), trips);
+    assert!(call(&rig.a).tenant("t").begin().await.is_ok(), "another scope is another call");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_replays_is_kept_too() {
+    let rig = rig(10, seconds(1_000.0));
+    let _ = call(&rig.b).run(async || "done".to_owned()).await.unwrap();
+    for _ in 0..5 {
+        assert_eq!(replayed(call(&rig.a)).await, "done");
+    }
+    assert_eq!(rig.trips(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_never_outlives_the_record_nor_its_own_limit() {
+    for at_most in [seconds(20.0), seconds(1_000.0)] {
+        let rig = rig(10, at_most);
+        let _ = call(&rig.b).run(async || 1).await.unwrap();
+        sleep(seconds(50.0)).await;
+        assert!(call(&rig.a).run(async || 2).await.unwrap().replayed);
+        // A record that is 50 s old is kept for 50 s here, and not for 100.
+        sleep(seconds(50.0)).await;
+        assert!(!call(&rig.a).run(async || 3).await.unwrap().replayed, "at most {at_most:?}");
+    }
+    let rig = rig(10, seconds(20.0));
+    let _ = call(&rig.a).run(async || 1).await.unwrap();
+    let trips = rig.trips();
+    sleep(seconds(20.0)).await;
+    assert!(call(&rig.a).run(async || 2).await.unwrap().replayed);
+    assert_eq!(rig.trips(), trips + 1, "the store was asked again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_bounded_and_forgets_what_is_purged_here() {
+    let rig = rig(2, seconds(1_000.0));
+    for key in ["1", "2", "3"] {
+        let _ = rig.a.call(OPERATION, key, PAYLOAD).run(async || 1).await.unwrap();
+    }
+    let trips = rig.trips();
+    let _ = rig.a.call(OPERATION, "3", PAYLOAD).begin().await.unwrap();
+    assert_eq!(rig.trips(), trips);
+    let _ = rig.a.call(OPERATION, "1", PAYLOAD).begin().await.unwrap();
+    assert_eq!(rig.trips(), trips + 1);
+    assert!(rig.a.purge(&Scope::call("3")).await.unwrap().is_applied());
+    assert!(!rig.a.call(OPERATION, "3", PAYLOAD).run(async || 1).await.unwrap().replayed);
+}
