@@ -7,6 +7,7 @@
 //! The tables are made by [`PostgresStore::migrate`], which [`PostgresStore::connect`] calls unless the URL says
 //! `?migrate=false`, or by the statements of [`PostgresConfig::schema_sql`].
 
+mod commit;
 mod config;
 mod error;
 mod fence;

@@ -171,6 +171,14 @@ impl PostgresStore {
         Within::new(transaction, self.0.sql.clone(), self.0.link.is_prepared(), self.capabilities())
     }
 
+    pub(crate) fn link(&self) -> &Link {
+        &self.0.link
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.0.bell
+    }
+
     pub(crate) fn statements(&self) -> (&Sql, bool) {
         (&self.0.sql, self.0.link.is_prepared())
     }

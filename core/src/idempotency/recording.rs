@@ -74,6 +74,11 @@ impl Recording {
         self
     }
 
+    /// What it is written under, for a store that tells of changes once they are committed.
+    pub fn key(&self) -> &Key {
+        &self.draft.key
+    }
+
     /// Writes it through this store, in one trip. `Lost` when the claim's marker is not there any more.
     ///
     /// # Errors

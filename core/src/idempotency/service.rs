@@ -87,7 +87,7 @@ impl Idempotency {
                 max_payload_len: 1024 * 1024,
             },
             first_level: None,
-            seal: Seal::default(),
+            seal: Seal::none(),
         }
     }
 

@@ -1,0 +1,279 @@
+//! The effect of a call and the record of it in one transaction.
+
+#![allow(clippy::unwrap_used)] // the helpers of tests, too
+
+use std::time::Duration;
+
+use leasehold_core::idempotency::{Answer, Begin, CallError, Claim, Idempotency, RecordState, Scope};
+use leasehold_core::lock::Renewal;
+use leasehold_core::{Code, Effect, Error, ErrorKind};
+use leasehold_postgres::PostgresStore;
+use leasehold_postgres::sqlx::{self, PgConnection, PgPool};
+use leasehold_testkit::{PgBouncer, PoolMode, PostgresServer, Proxy, eventually};
+use tokio::task::JoinSet;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A store, and a table of the user's that the effects of calls are rows of.
+struct Rig {
+    server: PostgresServer,
+    store: PostgresStore,
+    once: Idempotency,
+    pool: PgPool,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let server = PostgresServer::start().await;
+        let url = server.url("postgres");
+        server.psql("CREATE TABLE orders (id bigserial PRIMARY KEY, item text NOT NULL)").await;
+        let store = PostgresStore::connect(&url).await.unwrap();
+        let once = Idempotency::new(store.clone());
+        Self { store, once, pool: PgPool::connect(&url).await.unwrap(), server }
+    }
+
+    async fn claim(&self, key: &str) -> Claim {
+        match self.once.call("order", key, "item").begin().await.unwrap() {
+            Begin::Claimed(claim) => claim,
+            Begin::Replay(_) => panic!("it was made before"),
+        }
+    }
+
+    async fn replay(&self, key: &str) -> i64 {
+        match self.once.call("order", key, "item").begin().await.unwrap() {
+            Begin::Replay(replay) => replay.value().unwrap(),
+            Begin::Claimed(_) => panic!("it was not made before"),
+        }
+    }
+
+    async fn state(&self, key: &str) -> Option<RecordState> {
+        self.once.inspect(&Scope::call(key)).await.unwrap().map(|record| record.state)
+    }
+
+    async fn orders(&self) -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM orders").fetch_one(&self.pool).await.unwrap()
+    }
+}
+
+async fn order(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("INSERT INTO orders (item) VALUES ('item') RETURNING id").fetch_one(connection).await
+}
+
+fn is_lost(error: &Error) -> bool {
+    error.kind() == ErrorKind::Lost && error.effect() == Effect::None
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_effect_and_its_record_are_committed_together() {
+    let rig = Rig::start().await;
+    let claim = rig.claim("k").await;
+    let mut transaction = rig.pool.begin().await.unwrap();
+    let id = order(&mut transaction).await.unwrap();
+    assert!(matches!(rig.state("k").await, Some(RecordState::InProgress { .. })));
+    rig.store.commit(claim, transaction, &id).await.unwrap();
+    assert_eq!((rig.orders().await, rig.replay("k").await), (1, id));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_fails_leaves_no_effect_no_record_and_a_free_key() {
+    let rig = Rig::start().await;
+    let call = || rig.once.call("order", "k", "item");
+    let failed = rig
+        .store
+        .run_once(call(), async |transaction| {
+            order(transaction).await.unwrap();
+            Err::<i64, _>("out of stock")
+        })
+        .await;
+    assert!(matches!(failed, Err(CallError::Work("out of stock"))));
+    assert_eq!((rig.orders().await, rig.state("k").await), (0, None));
+    for replayed in [false, true] {
+        let answer = rig.store.run_once(call(), async |transaction| order(transaction).await).await.unwrap();
+        assert_eq!(answer, Answer { value: 2, replayed });
+    }
+    assert_eq!(rig.orders().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_on_the_way_frees_the_key_of_a_claim_that_says_so() {
+    let rig = Rig::start().await;
+    let on_the_way = async {
+        let _claim = rig.claim("k").await.free_when_dropped();
+        let mut transaction = rig.pool.begin().await?;
+        order(&mut transaction).await?;
+        sqlx::query("SELECT 1 / 0").execute(&mut *transaction).await.map(drop)
+    };
+    assert!(on_the_way.await.is_err());
+    rig.once.close().await;
+    assert_eq!((rig.orders().await, rig.state("k").await), (0, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_claim_commits_nothing() {
+    let rig = Rig::start().await;
+    let short = Idempotency::builder(rig.store.clone()).renewal(Renewal::Off).build();
+    let claim =
+        match short.call("order", "k", "item").in_progress_ttl(Duration::from_millis(300)).begin().await.unwrap() {
+            Begin::Claimed(claim) => claim,
+            Begin::Replay(_) => panic!("it was made before"),
+        };
+    let mut transaction = rig.pool.begin().await.unwrap();
+    let id = order(&mut transaction).await.unwrap();
+    eventually(SOON, async || rig.state("k").await.is_none()).await;
+    let next = rig.claim("k").await;
+    assert!(is_lost(&rig.store.commit(claim, transaction, &id).await.unwrap_err()));
+    assert_eq!(rig.orders().await, 0);
+    let mut transaction = rig.pool.begin().await.unwrap();
+    let id = order(&mut transaction).await.unwrap();
+    rig.store.commit(next, transaction, &id).await.unwrap();
+    assert_eq!((rig.orders().await, rig.replay("k").await), (1, id));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_swallowed_error_commits_nothing() {
+    let rig = Rig::start().await;
+    let claim = rig.claim("k").await;
+    let mut transaction = rig.pool.begin().await.unwrap();
+    let id = order(&mut transaction).await.unwrap();
+    assert!(sqlx::query("SELECT 1 / 0").execute(&mut *transaction).await.is_err());
+    assert!(is_lost(&rig.store.commit(claim, transaction, &id).await.unwrap_err()));
+    rig.once.close().await;
+    assert_eq!((rig.orders().await, rig.state("k").await), (0, None), "and its key is free");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_at_the_commit_commits_nothing() {
+    let rig = Rig::start().await;
+    rig.server
+        .psql("ALTER TABLE orders ADD CONSTRAINT one_a_customer UNIQUE (item) DEFERRABLE INITIALLY DEFERRED")
+        .await;
+    let first = rig.store.run_once(rig.once.call("order", "k1", "item"), async |it| order(it).await).await;
+    let again = rig.store.run_once(rig.once.call("order", "k2", "item"), async |it| order(it).await).await;
+    assert!(first.is_ok());
+    match again {
+        Err(CallError::Call(error)) => assert_eq!(error.effect(), Effect::None, "{error}"),
+        other => panic!("the constraint was not checked: {other:?}"),
+    }
+    rig.once.close().await;
+    assert_eq!((rig.orders().await, rig.state("k2").await), (1, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_savepoint_is_refused() {
+    use sqlx::Connection;
+
+    let rig = Rig::start().await;
+    let mut transaction = rig.pool.begin().await.unwrap();
+    let mut savepoint = transaction.begin().await.unwrap();
+    let id = order(&mut savepoint).await.unwrap();
+    let error = rig.store.commit(rig.claim("k").await, savepoint, &id).await.unwrap_err();
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::InvalidInput, Effect::None));
+    transaction.commit().await.unwrap();
+    rig.once.close().await;
+    assert_eq!((rig.orders().await, rig.state("k").await), (0, None));
+}
+
+/// Whose commit is lost on the way there or back, and what the transaction came to.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_answer_is_lost_is_found_out() {
+    let rig = Rig::start().await;
+    let link = Proxy::start(rig.server.addr());
+    let behind = PgPool::connect(&rig.server.url_through(link.addr(), "postgres")).await.unwrap();
+    for number in 1..=2_u64 {
+        let key = format!("k{number}");
+        let claim = rig.claim(&key).await;
+        let mut transaction = behind.begin().await.unwrap();
+        let id = order(&mut transaction).await.unwrap();
+        link.cut_after("COMMIT");
+        rig.store.commit(claim, transaction, &id).await.unwrap();
+        assert_eq!(link.sprung(), number, "the answer was lost");
+        assert_eq!((rig.orders().await, rig.replay(&key).await), (number.cast_signed(), id));
+    }
+    // The link breaks before the commit is sent: nothing can have been committed.
+    let claim = rig.claim("cut").await;
+    let mut transaction = behind.begin().await.unwrap();
+    let id = order(&mut transaction).await.unwrap();
+    link.reset_connections();
+    let error = rig.store.commit(claim, transaction, &id).await.unwrap_err();
+    assert_eq!(error.effect(), Effect::None, "{error}");
+    rig.once.close().await;
+    assert_eq!((rig.orders().await, rig.state("cut").await), (2, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_is_dropped_midway_is_whole_or_nothing() {
+    let rig = Rig::start().await;
+    let link = Proxy::start(rig.server.addr());
+    let behind = PgPool::connect(&rig.server.url_through(link.addr(), "postgres")).await.unwrap();
+    let (mut committed, mut rolled_back) = (0, 0);
+    for number in 0..40_u64 {
+        let key = format!("k{number}");
+        let claim = rig.claim(&key).await;
+        let mut transaction = behind.begin().await.unwrap();
+        let id = order(&mut transaction).await.unwrap();
+        link.delay_answers(Duration::from_millis(5));
+        let commit = rig.store.commit(claim, transaction, &id);
+        let _ = tokio::time::timeout(Duration::from_micros(number * 500), commit).await;
+        link.pass();
+        // Until its transaction has ended, nobody can tell.
+        rig.once.close().await;
+        match rig.state(&key).await {
+            None => rolled_back += 1,
+            Some(_) => {
+                assert_eq!(rig.replay(&key).await, id);
+                committed += 1;
+            }
+        }
+        assert_eq!(rig.orders().await, committed, "after {number}");
+    }
+    assert!(committed > 0 && rolled_back > 0, "{committed} committed, {rolled_back} rolled back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_dropped_in_its_work_is_rolled_back_and_frees_its_key() {
+    let rig = Rig::start().await;
+    let run = rig.store.run_once(rig.once.call("order", "k", "item"), async |transaction| {
+        order(transaction).await?;
+        std::future::pending::<Result<i64, sqlx::Error>>().await
+    });
+    assert!(tokio::time::timeout(Duration::from_millis(500), run).await.is_err());
+    rig.once.close().await;
+    assert_eq!((rig.orders().await, rig.state("k").await), (0, None));
+    assert!(
+        !rig.store.run_once(rig.once.call("order", "k", "item"), async |it| order(it).await).await.unwrap().replayed
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_at_once_have_one_effect() {
+    let rig = Rig::start().await;
+    let mut calls = JoinSet::new();
+    for _ in 0..50 {
+        let (store, call) = (rig.store.clone(), rig.once.call("order", "k", "item").wait(SOON));
+        calls.spawn(async move { store.run_once(call, async |transaction| order(transaction).await).await });
+    }
+    let mut first = 0;
+    while let Some(answer) = calls.join_next().await {
+        first += u32::from(!answer.unwrap().unwrap().replayed);
+    }
+    assert_eq!((first, rig.orders().await), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_works_behind_a_pooler() {
+    let rig = Rig::start().await;
+    let pooler = PgBouncer::start(&rig.server, PoolMode::Transaction).await;
+    let url = format!("{}?pgbouncer=true", pooler.url("postgres"));
+    let store = PostgresStore::connect(&url).await.unwrap();
+    let once = Idempotency::new(store.clone());
+    for replayed in [false, true] {
+        let work = async |transaction: &mut PgConnection| {
+            sqlx::raw_sql("INSERT INTO orders (item) VALUES ('item')").execute(transaction).await.map(|_| 1)
+        };
+        let answer = store.run_once(once.call("order", "k", "item"), work).await.unwrap();
+        assert_eq!(answer, Answer { value: 1, replayed });
+    }
+    assert_eq!(rig.orders().await, 1);
+    let other = once.call("order", "k", "another").begin().await.unwrap_err();
+    assert_eq!(other.code(), Some(Code::PayloadMismatch));
+}
