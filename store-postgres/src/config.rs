@@ -35,7 +35,8 @@ pub struct PostgresConfig {
     pub migrate: bool,
     /// How many connections a store that connects by URL has at most, besides one for hints; 8 unless set.
     pub max_connections: u32,
-    /// How long a call may take in all, with any wait for a connection; 5 s unless set.
+    /// How long a call may take in all, with any wait for a connection; 5 s unless set. A server that refuses connections
+    /// for a fifth of it counts as away.
     pub deadline: Duration,
     /// How long the revision of a key is remembered after its entry has ended; 1 h unless set. It must be longer than
     /// any statement can be under way, and than the server's clock may ever step back.

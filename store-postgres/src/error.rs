@@ -39,6 +39,16 @@ impl Failure {
         }
     }
 
+    /// Nobody is there.
+    pub(crate) fn refused() -> Self {
+        Self {
+            kind: ErrorKind::Unavailable,
+            effect: Effect::None,
+            message: "the server refuses connections, and nothing was sent".into(),
+            cause: Some(Cause::Link(std::io::ErrorKind::ConnectionRefused)),
+        }
+    }
+
     /// The deadline came while another transaction held the row.
     pub(crate) fn locked_out() -> Self {
         Self {

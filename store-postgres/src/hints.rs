@@ -248,11 +248,7 @@ impl Ear {
             listener.listen(&self.sql.channel).await?;
             Ok(listener)
         };
-        match timeout_at(self.link.until(), connect).await {
-            Ok(Ok(listener)) => Ok(listener),
-            Ok(Err(error)) => Err(Failure::not_sent(&error)),
-            Err(_) => Err(Failure::no_connection()),
-        }
+        self.link.connected(self.link.until(), connect).await
     }
 
     /// Until the connection breaks.

@@ -12,6 +12,7 @@ mod config;
 mod error;
 mod fence;
 mod hints;
+mod knock;
 mod lane;
 mod link;
 mod parameters;

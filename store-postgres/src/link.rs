@@ -7,6 +7,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Postgres};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::Failure;
+use crate::knock::Knock;
 use crate::parameters::Parameters;
 
 /// The way to the server: a pool, and how statements are sent over it.
@@ -20,11 +21,16 @@ pub(crate) struct Link {
     /// Whether the server keeps statements prepared, which a pooler in transaction mode would mix up.
     prepared: bool,
     deadline: Duration,
+    knock: Knock,
 }
+
+/// The part of the deadline that a server may refuse connections for, as during a restart, before it counts as away.
+const PATIENCE: u32 = 5;
 
 impl Link {
     pub(crate) fn new(pool: PgPool, prepared: bool, deadline: Duration) -> Self {
-        Self { pool, prepared, deadline }
+        let knock = Knock::new(pool.clone(), deadline / PATIENCE);
+        Self { pool, prepared, deadline, knock }
     }
 
     pub(crate) fn pool(&self) -> &PgPool {
@@ -51,10 +57,24 @@ impl Link {
     }
 
     pub(crate) async fn connection(&self, until: Instant) -> Result<PoolConnection<Postgres>, Failure> {
-        match timeout_at(until, self.pool.acquire()).await {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(Failure::not_sent(&error)),
-            Err(_) => Err(Failure::no_connection()),
+        self.connected(until, self.pool.acquire()).await
+    }
+
+    /// Waits for a connection, until the deadline or until the server has refused it for a while.
+    pub(crate) async fn connected<T>(
+        &self,
+        until: Instant,
+        connects: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            // The connection that is there counts first.
+            biased;
+            connected = timeout_at(until, connects) => match connected {
+                Ok(Ok(connection)) => Ok(connection),
+                Ok(Err(error)) => Err(Failure::not_sent(&error)),
+                Err(_) => Err(Failure::no_connection()),
+            },
+            () = self.knock.refused() => Err(Failure::refused()),
         }
     }
 
