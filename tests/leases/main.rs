@@ -4,35 +4,34 @@
 //! Each scenario is written once and runs on every store that has a rig here. What needs no server is in
 //! `core/tests/lock`, on stepped time; time is real here, so nothing is asserted about it but bounds that were measured.
 
-#![cfg(feature = "redis")]
+#![cfg(all(feature = "postgres", feature = "redis"))]
 #![allow(clippy::unwrap_used, reason = "a test stops where it meets what it did not expect")]
 
 mod forgetting;
 mod many;
 mod rig;
 
+macro_rules! on_a_store {
+    ($store:ident, $rig:expr, $($file:ident { $($scenario:ident),+ })+) => {
+        mod $store {
+            $($(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $scenario() {
+                    crate::$file::$scenario($rig.await).await;
+                }
+            )+)+
+        }
+    };
+}
+
 /// The scenarios that every store goes through, as a module of tests for each rig.
 macro_rules! on_every_store {
     ($($file:ident { $($scenario:ident),+ $(,)? })+) => {
         $(mod $file;)+
 
-        mod redis {
-            $($(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $scenario() {
-                    crate::$file::$scenario(crate::rig::Rig::redis(leasehold_testkit::Family::Redis).await).await;
-                }
-            )+)+
-        }
-
-        mod valkey {
-            $($(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $scenario() {
-                    crate::$file::$scenario(crate::rig::Rig::redis(leasehold_testkit::Family::Valkey).await).await;
-                }
-            )+)+
-        }
+        on_a_store!(redis, crate::rig::Rig::redis(leasehold_testkit::Family::Redis), $($file { $($scenario),+ })+);
+        on_a_store!(valkey, crate::rig::Rig::redis(leasehold_testkit::Family::Valkey), $($file { $($scenario),+ })+);
+        on_a_store!(postgres, crate::rig::Rig::postgres(), $($file { $($scenario),+ })+);
     };
 }
 

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
-use leasehold::lock::{Attempt, Holder, Lease, Locks};
+use leasehold::lock::{Attempt, Holder, Lease, Locks, Renewal};
 use leasehold::{CacheStore, KeyPrefix, Store, connect};
-use leasehold_testkit::{Family, Proxy, RedisServer};
+use leasehold_testkit::{Family, PostgresServer, Proxy, RedisServer, eventually};
 use tokio::time::Instant;
 
 pub(crate) const RESOURCE: &str = "orders:42";
@@ -12,17 +12,28 @@ pub(crate) fn slack(ttl: Duration) -> Duration {
     (ttl / 20).max(Duration::from_millis(250))
 }
 
+/// Leases are short here, and a store has to give up well within a third of one.
+const IMPATIENT: &str = "deadline=400ms";
+
 /// Two clients of one server of their own, A behind a link that can fail.
 pub(crate) struct Rig {
     pub(crate) link: Proxy,
     pub(crate) a: Locks,
     pub(crate) b: Locks,
+    /// A's way to the store, behind the link.
+    pub(crate) behind: Store,
     /// B's own way to the store.
     pub(crate) store: Store,
     /// Where a process connects to.
     pub(crate) url: String,
     /// Dropped last, as it ends the server.
-    _server: RedisServer,
+    _server: Server,
+}
+
+#[expect(dead_code, reason = "it is only kept")]
+enum Server {
+    Redis(RedisServer),
+    Postgres(PostgresServer),
 }
 
 impl Rig {
@@ -30,18 +41,26 @@ impl Rig {
     pub(crate) async fn redis(family: Family) -> Self {
         let server = RedisServer::builder().family(family).start().await;
         let link = Proxy::start(server.addr());
-        // Leases are short here, and a store has to give up well within a third of one.
-        let behind = format!("{}?deadline=400ms", server.url_through(link.addr()));
-        let behind = connect(&behind).await.unwrap();
-        let store = connect(&server.url()).await.unwrap();
-        let rig = Self {
-            link,
-            a: Locks::new(behind),
-            b: Locks::new(store.clone()),
-            store,
-            url: server.url(),
-            _server: server,
-        };
+        let through = server.url_through(link.addr());
+        Self::on(server.url(), format!("{through}?{IMPATIENT}"), link, Server::Redis(server)).await
+    }
+
+    /// A rig on Postgres.
+    pub(crate) async fn postgres() -> Self {
+        let server = PostgresServer::builder().max_connections(400).start().await;
+        let link = Proxy::start(server.addr());
+        // Small pools, as a scenario may have a hundred clients. Nothing is swept, as a scenario may count bytes.
+        let options = "max_connections=2&sweep_interval=0s";
+        let direct = format!("{}?{options}", server.url("postgres"));
+        let through = format!("{}?{options}&{IMPATIENT}", server.url_through(link.addr(), "postgres"));
+        Self::on(direct, through, link, Server::Postgres(server)).await
+    }
+
+    async fn on(url: String, through: String, link: Proxy, server: Server) -> Self {
+        let store = connect(&url).await.unwrap();
+        let behind = connect(&through).await.unwrap();
+        let (a, b) = (Locks::new(behind.clone()), Locks::new(store.clone()));
+        let rig = Self { link, a, b, behind, store, url, _server: server };
         // The connection is there, so that what fails later is not its handshake.
         assert!(rig.a.inspect(RESOURCE).await.unwrap().is_none());
         rig
@@ -50,6 +69,33 @@ impl Rig {
     /// Who holds the lease, by B.
     pub(crate) async fn holder(&self) -> Option<Holder> {
         self.b.inspect(RESOURCE).await.unwrap()
+    }
+
+    /// Waits until nothing is under way on A's link, such as what a pool asks of a connection that comes back to it.
+    pub(crate) async fn quiet(&self) {
+        eventually(Duration::from_secs(20), async || {
+            let before = self.link.counts();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let counts = self.link.counts();
+            counts == before
+                && counts.request_bytes_read == counts.request_bytes_forwarded
+                && counts.answer_bytes_read == counts.answer_bytes_forwarded
+        })
+        .await;
+    }
+
+    /// Has every connection of A's idle, and the server know the statement or script of an acquire on it, so that the
+    /// next costs one trip. The leases that this took are still held.
+    pub(crate) async fn warm(&self) -> Vec<Lease> {
+        let mut held = Vec::new();
+        // Connections take turns, and there are fewer.
+        for number in 0..4 {
+            self.quiet().await;
+            let request = self.a.lock(format!("warm:{number}")).ttl(Duration::from_secs(300)).renewal(Renewal::Off);
+            held.push(request.acquire().await.unwrap());
+        }
+        self.quiet().await;
+        held
     }
 
     /// Whether nothing of any lease is stored.
