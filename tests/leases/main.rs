@@ -1,8 +1,12 @@
 //! What a lease promises on real servers, through real faults: a link that is cut, stalled and swallowed, processes that
 //! are stopped and killed, servers that restart and forget.
 //!
-//! Each scenario is written once and runs on every store that has a rig here. What needs no server is in
-//! `core/tests/lock`, on stepped time; time is real here, so nothing is asserted about it but bounds that were measured.
+//! Each scenario is written once and runs on every store that has a rig here, Postgres included. What needs no server is
+//! in `core/tests/lock`, on stepped time; time is real here, so nothing is asserted about it but bounds that were
+//! measured.
+//!
+//! `forgetting` and `many` are of Redis and Valkey alone: the one flushes and demotes servers by their own commands, the
+//! other counts scripts. What is special about Postgres, forgetting included, is in `store-postgres/tests/leases`.
 
 #![cfg(all(feature = "postgres", feature = "redis"))]
 #![allow(clippy::unwrap_used, reason = "a test stops where it meets what it did not expect")]
