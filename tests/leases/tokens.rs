@@ -4,23 +4,28 @@ use std::time::Duration;
 
 use leasehold::lock::{Locks, Release, Renewal};
 use leasehold::{CacheStore, Key, connect};
-use tokio::time::sleep;
 
 use crate::rig::{RESOURCE, Rig};
 
 pub(crate) async fn rise_across_release_expiry_and_an_operator(rig: Rig) {
-    let ttl = Duration::from_millis(300);
     let mut last = None;
     for round in 0..12 {
-        let lease = rig.a.lock(RESOURCE).ttl(ttl).renewal(Renewal::Off).wait(ttl * 4).acquire().await.unwrap();
+        let ends_by_itself = round % 4 == 1;
+        let ttl = if ends_by_itself { Duration::from_millis(500) } else { Duration::from_secs(30) };
+        let request = rig.a.lock(RESOURCE).ttl(ttl).renewal(Renewal::Off).wait(Duration::from_secs(10));
+        let lease = request.acquire().await.unwrap();
         let token = lease.fencing_token();
         assert!(token > last, "round {round}: {token:?} after {last:?}");
         last = token;
+        if ends_by_itself {
+            // The next waits until the server thinks so too.
+            lease.lost().await;
+            continue;
+        }
         lease.renew().await.unwrap();
         assert_eq!(lease.fencing_token(), last, "it never changes while it is held");
         match round % 4 {
             0 => assert_eq!(lease.release().await.unwrap(), Release::Released),
-            1 => sleep(ttl * 2).await,
             2 => assert!(rig.store.remove(&Key::new(format!("lock:{RESOURCE}")).unwrap()).await.unwrap().is_applied()),
             _ => assert!(rig.b.force_release(RESOURCE).await.unwrap().is_some()),
         }

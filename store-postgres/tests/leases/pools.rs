@@ -65,9 +65,18 @@ async fn no_connection_is_held_while_a_lease_is_held_or_waited_for() {
     let request = |number: usize| locks.lock(format!("r{number}")).ttl(MINUTE * 5).wait(MINUTE);
     let held = try_join_all((0..4).map(|number| request(number).acquire())).await.unwrap();
     let wait = |number: usize| {
-        let request = request(number % 4);
-        // Released by each itself, as they do not queue in the order of their numbers.
-        tokio::spawn(async move { request.acquire().await.unwrap().release().await.unwrap() })
+        let (locks, resource) = (locks.clone(), format!("r{}", number % 4));
+        tokio::spawn(async move {
+            loop {
+                // Released by each himself, as they do not queue in the order of their numbers.
+                match locks.lock(resource.as_str()).ttl(MINUTE * 5).wait(MINUTE).acquire().await {
+                    Ok(lease) => return lease.release().await.unwrap(),
+                    // Who comes first to a starved pool is told so, and asks again.
+                    Err(error) if error.effect() == Effect::None && error.kind() == ErrorKind::Timeout => {}
+                    Err(error) => panic!("{error:#}"),
+                }
+            }
+        })
     };
     let waiting: Vec<_> = (0..20).map(wait).collect();
     eventually(SOON, async || locks.stats().waiting == 20).await;
