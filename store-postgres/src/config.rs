@@ -35,6 +35,9 @@ pub struct PostgresConfig {
     pub migrate: bool,
     /// How many connections a store that connects by URL has at most, besides one for hints; 8 unless set.
     pub max_connections: u32,
+    /// How many operations of this process, asked for at the same time, go in one statement at most: 1 to 1000, 64
+    /// unless set. With 1 each is a statement of its own, on as many connections as there are.
+    pub max_batch: u32,
     /// How long a call may take in all, with any wait for a connection; 5 s unless set. A server that refuses connections
     /// for a fifth of it counts as away.
     pub deadline: Duration,
@@ -53,6 +56,7 @@ impl PostgresConfig {
         "deadline",
         "grace",
         "hints",
+        "max_batch",
         "max_connections",
         "max_value_len",
         "migrate",
@@ -109,6 +113,13 @@ impl PostgresConfig {
     #[must_use]
     pub fn with_max_connections(mut self, count: u32) -> Self {
         self.max_connections = count;
+        self
+    }
+
+    /// Sets [`max_batch`](Self::max_batch).
+    #[must_use]
+    pub fn with_max_batch(mut self, count: u32) -> Self {
+        self.max_batch = count;
         self
     }
 
@@ -174,6 +185,9 @@ impl PostgresConfig {
         if self.max_connections == 0 {
             return Err(invalid("max_connections must be above zero"));
         }
+        if !(1..=1000).contains(&self.max_batch) {
+            return Err(invalid("max_batch must be 1 to 1000"));
+        }
         const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
         if self.grace > YEAR || self.grace < self.deadline * 2 {
             return Err(invalid("the grace time must be at least twice the deadline, and at most 366 days"));
@@ -225,6 +239,7 @@ impl PostgresConfig {
             pgbouncer,
             migrate,
             max_connections,
+            max_batch,
             deadline,
             grace,
             sweep_interval,
@@ -238,6 +253,7 @@ impl PostgresConfig {
             "pgbouncer" => *pgbouncer = truth(name, value)?,
             "migrate" => *migrate = truth(name, value)?,
             "max_connections" => *max_connections = number(name, value)?,
+            "max_batch" => *max_batch = number(name, value)?,
             "deadline" => *deadline = duration(name, value)?,
             "grace" => *grace = duration(name, value)?,
             "sweep_interval" => *sweep_interval = duration(name, value)?,
@@ -258,6 +274,7 @@ impl Default for PostgresConfig {
             pgbouncer: false,
             migrate: true,
             max_connections: 8,
+            max_batch: 64,
             deadline: Duration::from_secs(5),
             grace: Duration::from_secs(3600),
             sweep_interval: Duration::from_secs(60),
@@ -350,6 +367,7 @@ mod tests {
         assert!(refused("postgres://h?ttl=3").contains("no parameter `ttl`; there are: deadline"));
         assert!(refused("postgres://h?deadline=3").contains("written like 200ms"));
         assert!(refused("postgres://h?deadline=0s").contains("above zero"));
+        assert!(refused("postgres://h?max_batch=0").contains("1 to 1000"));
         assert!(refused("postgres://h?grace=1s").contains("grace"));
         assert!(refused("postgres://h?schema=").contains("a schema is"));
         assert!(refused("postgres://h?hints=yes").contains("true or false"));

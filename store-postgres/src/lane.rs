@@ -29,6 +29,8 @@ struct Shared<R: Request> {
     bell: Bell,
     /// How many statements for many may be on the wire.
     width: usize,
+    /// The most items of one of them.
+    most_items: usize,
     state: Mutex<State<R>>,
     /// Permits for statements of one item, which may wait for a lock.
     alone: Arc<Semaphore>,
@@ -60,8 +62,6 @@ impl Stage {
     }
 }
 
-/// The most items of one statement.
-const MOST_ITEMS: usize = 64;
 /// The most that one search for items passes over, because their keys are in the statement already.
 const MOST_PASSED_OVER: usize = 1024;
 /// The most bytes of one statement, unless one item alone has more.
@@ -70,9 +70,16 @@ const MOST_BYTES: usize = 4 << 20;
 const LOCK_TURN: Duration = Duration::from_millis(250);
 
 impl<R: Request + Clone> Lane<R> {
-    pub(crate) fn new(link: Link, sql: Arc<Sql>, bell: Bell, width: usize, alone: Arc<Semaphore>) -> Self {
+    /// At most `width` statements of `most_items` items are on the wire.
+    pub(crate) fn new(
+        link: Link,
+        sql: Arc<Sql>,
+        bell: Bell,
+        [width, most_items]: [usize; 2],
+        alone: Arc<Semaphore>,
+    ) -> Self {
         let state = Mutex::new(State { queue: VecDeque::new(), running: 0 });
-        Self(Arc::new(Shared { link, sql, bell, width, state, alone }))
+        Self(Arc::new(Shared { link, sql, bell, width, most_items, state, alone }))
     }
 
     /// Asks, and waits for the answer until the deadline.
@@ -133,7 +140,7 @@ impl<R: Request + Clone> Shared<R> {
         let mut state = self.state();
         let (mut taken, mut kept) = (Vec::new(), VecDeque::new());
         let (mut keys, mut bytes) = (HashSet::new(), 0);
-        while taken.len() < MOST_ITEMS && bytes < MOST_BYTES && kept.len() < MOST_PASSED_OVER {
+        while taken.len() < self.most_items && bytes < MOST_BYTES && kept.len() < MOST_PASSED_OVER {
             let Some(item) = state.queue.pop_front() else { break };
             if item.answer.is_closed() {
                 continue;

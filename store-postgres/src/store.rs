@@ -88,7 +88,8 @@ impl PostgresStore {
 
     /// A store over a pool of the caller's. It uses at most four connections of it for writes, two for reads and two
     /// for what waits for a lock, or a part of a smaller pool, and none while it has nothing to ask; besides, one
-    /// connection with the same options for hints, once somebody watches. It makes no tables.
+    /// connection with the same options for hints, once somebody watches. With a
+    /// [`max_batch`](PostgresConfig::max_batch) of 1 it uses as many as the pool has. It makes no tables.
     ///
     /// A pool with `test_before_acquire` (the driver's default) costs a trip more for a statement.
     ///
@@ -97,14 +98,20 @@ impl PostgresStore {
     /// `InvalidInput` for a configuration that breaks a rule.
     pub fn new(pool: PgPool, config: PostgresConfig) -> Result<Self, Error> {
         let sql = Arc::new(config.sql()?);
-        let share = |most: u32, part: u32| (pool.options().get_max_connections() / part).clamp(1, most) as usize;
-        let (writes, reads, alone) = (share(4, 2), share(2, 4), share(2, 4));
+        let connections = pool.options().get_max_connections();
+        let share = |most: u32, part: u32| (connections / part).clamp(1, most) as usize;
+        let (writes, reads, alone) = match config.max_batch {
+            // What does not go together goes side by side, and the pool says how much of that.
+            1 => (connections as usize, connections as usize, share(2, 4)),
+            _ => (share(4, 2), share(2, 4), share(2, 4)),
+        };
+        let lane = |width| [width, config.max_batch as usize];
         let link = Link::new(pool, !config.pgbouncer, config.deadline);
         let bell = Bell::new(link.clone(), sql.clone(), config.hints && !config.pgbouncer);
         let alone = Arc::new(Semaphore::new(alone));
         Ok(Self(Arc::new(Shared {
-            writes: Lane::new(link.clone(), sql.clone(), bell.clone(), writes, alone.clone()),
-            reads: Lane::new(link.clone(), sql.clone(), bell.clone(), reads, alone),
+            writes: Lane::new(link.clone(), sql.clone(), bell.clone(), lane(writes), alone.clone()),
+            reads: Lane::new(link.clone(), sql.clone(), bell.clone(), lane(reads), alone),
             sweeper: Sweeper::new(link.clone(), sql.clone(), config.grace, config.sweep_interval),
             alive: Arc::default(),
             link,
