@@ -239,13 +239,16 @@ fn fixed(locks: &Locks) -> LockRequest {
     locks.lock("k").ttl(base().into()).renewal(Renewal::Off)
 }
 
-/// Waits for a lease that will be free soon. Short waits one after the other, as a hint may be lost.
+/// Waits for a lease that will be free soon. Short waits one after the other, as a hint may be lost. The end of one can
+/// come while a try is on its way, and on a busy machine does: that is `Timeout`, and the manager takes back what the
+/// try may have got.
 async fn got(locks: &Locks, resource: &str) -> Verdict<Lease> {
     let began = Instant::now();
     loop {
         match locks.lock(resource).ttl(long().into()).wait(Duration::from_millis(500)).acquire().await {
             Ok(lease) => return Ok(lease),
-            Err(error) if error.kind() == ErrorKind::Conflict && began.elapsed() < PATIENCE => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Timeout) && began.elapsed() < PATIENCE => {}
             Err(error) => return Err(error.into()),
         }
     }
