@@ -108,7 +108,7 @@ async fn what_expired_during_the_wait_for_its_lock_stays_dead() {
     let server = PostgresServer::start().await;
     let store = Arc::new(store_on(&server, "").await);
     let pool = PgPool::connect(&server.url("postgres")).await.unwrap();
-    let lives = Duration::from_millis(600);
+    let lives = Duration::from_secs(3);
     revision(add(&*store, "k", "v", lives).await);
     revision(add(&*store, "other", "v", MINUTE).await);
     let mut holder = pool.begin().await.unwrap();
@@ -117,16 +117,28 @@ async fn what_expired_during_the_wait_for_its_lock_stays_dead() {
         let store = store.clone();
         async move { store.try_expire(&key("k"), b"v", ttl(MINUTE)).await }
     });
+    // In a transaction there is no limit to the wait, so this one waits for the lock until after the end.
+    let renewal_within = tokio::spawn({
+        let (store, pool) = (store.clone(), pool.clone());
+        async move {
+            let mut transaction = pool.begin().await.unwrap();
+            let renewed = store.within(&mut transaction).try_expire(&key("k"), b"v", ttl(MINUTE)).await;
+            transaction.commit().await.unwrap();
+            renewed
+        }
+    });
     eventually(SOON, async || {
-        server.psql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'").await != "0"
+        let waits = "wait_event_type = 'Lock' AND query LIKE 'WITH limits AS MATERIALIZED (SELECT 1)%'";
+        server.psql(&format!("SELECT count(*) FROM pg_stat_activity WHERE {waits}")).await != "0"
     })
     .await;
     // Neither who reads nor who wants another key waits for it.
     assert_eq!(store.try_expire(&key("other"), b"v", ttl(MINUTE)).await.unwrap(), Outcome::Applied);
     eventually(SOON, async || store.get(&key("k")).await.unwrap().is_none()).await;
-    assert!(!renewal.is_finished());
+    assert!(!renewal_within.is_finished());
     holder.rollback().await.unwrap();
     assert_eq!(renewal.await.unwrap().unwrap(), Outcome::NotApplied);
+    assert_eq!(renewal_within.await.unwrap().unwrap(), Outcome::NotApplied);
     assert_eq!(store.get(&key("k")).await.unwrap(), None);
 }
 
