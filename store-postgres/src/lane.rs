@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::hints::Bell;
 use crate::link::Link;
 use crate::request::{Request, answers};
-use crate::sql::Sql;
+use crate::sql::{Forms, Sql};
 
 /// Puts the operations of this process that come together into one statement, each with an answer of its own.
 ///
@@ -168,9 +168,8 @@ impl<R: Request + Clone> Shared<R> {
         let until = batch.iter().map(|item| item.until).max().unwrap_or_else(Instant::now);
         let (result, connection) = {
             let requests: Vec<&R> = batch.iter().map(|item| &item.request).collect();
-            let [many, _, _] = R::statements(&self.sql);
             let parameters = R::parameters(&requests, &self.sql);
-            let (rows, connection) = self.link.send(connection, many, parameters, until).await;
+            let (rows, connection) = self.link.send(connection, self.without_wait(&requests), parameters, until).await;
             (rows.and_then(|rows| answers::<R>(&rows, &requests)), connection)
         };
         match result {
@@ -217,7 +216,7 @@ impl<R: Request + Clone> Shared<R> {
         may_send: impl Fn() -> bool,
         was_not_applied: impl Fn(),
     ) -> Option<Result<R::Answer, Failure>> {
-        let [_, alone, _] = R::statements(&self.sql);
+        let Forms { alone, .. } = R::statement(&self.sql);
         loop {
             let Ok(permit) = timeout_at(until, self.alone.acquire()).await else {
                 return Some(Err(Failure::locked_out()));
@@ -257,9 +256,8 @@ impl<R: Request + Clone> Shared<R> {
     ) -> Result<(), Failure> {
         let requests: Vec<&R> = items.iter().map(|(_, request)| request).collect();
         let parameters = R::parameters(&requests, &self.sql);
-        let [many, _, _] = R::statements(&self.sql);
         let connection = self.link.connection(until).await?;
-        let (rows, connection) = self.link.send(connection, many, parameters, until).await;
+        let (rows, connection) = self.link.send(connection, self.without_wait(&requests), parameters, until).await;
         drop(connection);
         let answers = answers::<R>(&rows?, &requests)?;
         *has_effect = true;
@@ -273,6 +271,12 @@ impl<R: Request + Clone> Shared<R> {
             gathered[place] = Some(answer);
         }
         Ok(())
+    }
+
+    /// The statement for so many items that waits for no lock.
+    fn without_wait(&self, requests: &[&R]) -> &Arc<str> {
+        let Forms { many, one, .. } = R::statement(&self.sql);
+        if requests.len() == 1 { one } else { many }
     }
 
     fn deliver(&self, item: Item<R>, answer: Result<R::Answer, Failure>) {

@@ -1,5 +1,4 @@
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +8,7 @@ use sqlx::postgres::PgRow;
 
 use crate::error::Failure;
 use crate::parameters::Parameters;
-use crate::sql::{Kind, Sql};
+use crate::sql::{Forms, Kind, Sql};
 
 /// One item of a statement. Items of one type go together.
 pub(crate) trait Request: Send + Sync + 'static {
@@ -20,8 +19,8 @@ pub(crate) trait Request: Send + Sync + 'static {
     /// How many bytes it sends, about.
     fn weight(&self) -> usize;
 
-    /// The statement that waits for no lock, the one that waits for a while, and the one that waits.
-    fn statements(sql: &Sql) -> [&Arc<str>; 3];
+    /// The statement for it.
+    fn statement(sql: &Sql) -> &Forms;
 
     /// The parameters for items of different keys, without the limit of a wait.
     fn parameters(items: &[&Self], sql: &Sql) -> Parameters;
@@ -128,8 +127,8 @@ impl Request for Write {
         self.key.as_bytes().len() + of(&self.expected) + of(&self.value)
     }
 
-    fn statements(sql: &Sql) -> [&Arc<str>; 3] {
-        [&sql.write_batch, &sql.write_alone, &sql.write_within]
+    fn statement(sql: &Sql) -> &Forms {
+        &sql.write
     }
 
     fn parameters(items: &[&Self], sql: &Sql) -> Parameters {
@@ -182,8 +181,8 @@ impl Request for Read {
         self.0.as_bytes().len()
     }
 
-    fn statements(sql: &Sql) -> [&Arc<str>; 3] {
-        [&sql.read_batch, &sql.read_alone, &sql.read_within]
+    fn statement(sql: &Sql) -> &Forms {
+        &sql.read
     }
 
     fn parameters(items: &[&Self], _: &Sql) -> Parameters {

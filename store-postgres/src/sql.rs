@@ -17,15 +17,8 @@ use std::sync::Arc;
 /// - Where the snapshot was too old or a lock was taken nothing is done, the answer says so, and it is sent again.
 #[derive(Debug)]
 pub(crate) struct Sql {
-    /// Many items, none of which waits for a lock.
-    pub(crate) write_batch: Arc<str>,
-    /// As long as its last parameter says it waits for a lock.
-    pub(crate) write_alone: Arc<str>,
-    /// In the transaction of a caller, who has limits of his own.
-    pub(crate) write_within: Arc<str>,
-    pub(crate) read_batch: Arc<str>,
-    pub(crate) read_alone: Arc<str>,
-    pub(crate) read_within: Arc<str>,
+    pub(crate) write: Forms,
+    pub(crate) read: Forms,
     pub(crate) scan: Arc<str>,
     pub(crate) purge: Arc<str>,
     pub(crate) turn: Arc<str>,
@@ -38,6 +31,49 @@ pub(crate) struct Sql {
     pub(crate) table: String,
     /// Where hints go: a name for `LISTEN`.
     pub(crate) channel: String,
+}
+
+/// One statement for items, in the forms that it is sent in.
+#[derive(Debug)]
+pub(crate) struct Forms {
+    /// Many items, none of which waits for a lock.
+    pub(crate) many: Arc<str>,
+    /// One item, which waits for no lock.
+    pub(crate) one: Arc<str>,
+    /// One item, which waits for a lock for as long as its last parameter says.
+    pub(crate) alone: Arc<str>,
+    /// One item in the transaction of a caller, who has limits of his own.
+    pub(crate) within: Arc<str>,
+}
+
+impl Forms {
+    fn of(statement: impl Fn(Locks, Items) -> String) -> Self {
+        let form = |locks, items| Arc::from(statement(locks, items));
+        Self {
+            many: form(Locks::Skip, Items::Many),
+            one: form(Locks::Skip, Items::One),
+            alone: form(Locks::WaitLimited, Items::One),
+            within: form(Locks::Wait, Items::One),
+        }
+    }
+}
+
+/// How many items a statement is for. The server takes arrays that it does not know yet for ten items, and so would plan
+/// a statement for one anew each time, since each time it turns out better than that; and to plan it costs as much as
+/// to run it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Items {
+    Many,
+    One,
+}
+
+impl Items {
+    fn limit(self) -> &'static str {
+        match self {
+            Self::Many => "",
+            Self::One => "LIMIT 1",
+        }
+    }
 }
 
 /// What a write does. The numbers are those in the statements.
@@ -70,12 +106,8 @@ impl Sql {
         let fences = format!("\"{schema}\".\"{prefix}fences\"");
         let statement = |text: String| Arc::<str>::from(text);
         Self {
-            write_batch: statement(write(&entries, Locks::Skip)),
-            write_alone: statement(write(&entries, Locks::WaitLimited)),
-            write_within: statement(write(&entries, Locks::Wait)),
-            read_batch: statement(read(&entries, Locks::Skip)),
-            read_alone: statement(read(&entries, Locks::WaitLimited)),
-            read_within: statement(read(&entries, Locks::Wait)),
+            write: Forms::of(|locks, items| write(&entries, locks, items)),
+            read: Forms::of(|locks, items| read(&entries, locks, items)),
             scan: statement(scan(&entries)),
             purge: statement(purge(&entries)),
             turn: statement(turn(&entries)),
@@ -148,7 +180,8 @@ fn is_live(value: &str, ends: &str, at: &str) -> String {
 
 /// It answers with rows of a key, and joins nothing for that: what the planner takes for ten rows can be thousands, and
 /// then each such join costs their square. A key without a row is one to be sent again.
-fn write(entries: &str, locks: Locks) -> String {
+fn write(entries: &str, locks: Locks, items: Items) -> String {
+    let limit = items.limit();
     let seen_live = is_live("e.value", "e.ends", START);
     let still_live = is_live("old_value", "old_ends", "now");
     let skip = if locks == Locks::Skip { "SKIP LOCKED" } else { "" };
@@ -165,8 +198,8 @@ fn write(entries: &str, locks: Locks) -> String {
         r#"WITH limits AS MATERIALIZED ({limits}),
 asked AS MATERIALIZED (
     SELECT a.*, e.key IS NOT NULL AS seen, e.value AS seen_value, e.ends AS seen_ends, coalesce({seen_live}, false) AS live
-    FROM unnest($1::bytea[], $2::smallint[], $3::bytea[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[],
-        $8::bigint[]) AS a(key, kind, expected, value, ttl, idle, at_most, gate)
+    FROM (SELECT * FROM unnest($1::bytea[], $2::smallint[], $3::bytea[], $4::bytea[], $5::bigint[], $6::bigint[],
+        $7::bigint[], $8::bigint[]) AS given(key, kind, expected, value, ttl, idle, at_most, gate) {limit}) a
     LEFT JOIN LATERAL (SELECT * FROM {entries} t WHERE t.key = a.key LIMIT 1) e ON true
 ),
 wanted AS MATERIALIZED (
@@ -217,7 +250,8 @@ SELECT key, 0, NULL, CASE kind WHEN 0 THEN seen_value END, seen_ends - {START} F
 
 /// It answers with rows of a key. Where there are several the highest number counts, and where there is none the key is
 /// not there.
-fn read(entries: &str, locks: Locks) -> String {
+fn read(entries: &str, locks: Locks, items: Items) -> String {
+    let limit = items.limit();
     let seen_live = is_live("t.value", "t.ends", START);
     let still_live = is_live("e.value", "e.ends", CLOCK);
     let skip = if locks == Locks::Skip { "SKIP LOCKED" } else { "" };
@@ -229,8 +263,8 @@ fn read(entries: &str, locks: Locks) -> String {
         r#"WITH limits AS MATERIALIZED ({limits}),
 seen AS MATERIALIZED (
     SELECT e.*
-    FROM unnest($1::bytea[]) AS asked
-    CROSS JOIN LATERAL (SELECT * FROM {entries} t WHERE t.key = asked AND {seen_live} LIMIT 1) e
+    FROM (SELECT key FROM unnest($1::bytea[]) AS given(key) {limit}) a
+    CROSS JOIN LATERAL (SELECT * FROM {entries} t WHERE t.key = a.key AND {seen_live} LIMIT 1) e
 ),
 held AS MATERIALIZED (
     SELECT e.key

@@ -91,7 +91,9 @@ impl PostgresStore {
     /// connection with the same options for hints, once somebody watches. With a
     /// [`max_batch`](PostgresConfig::max_batch) of 1 it uses as many as the pool has. It makes no tables.
     ///
-    /// A pool with `test_before_acquire` (the driver's default) costs a trip more for a statement.
+    /// A pool with `test_before_acquire` (the driver's default) costs a trip more for a statement. A connection keeps the
+    /// plan of a statement until the table is analyzed anew: where no autovacuum does that, set `enable_seqscan` off in
+    /// the options of the pool, as [`connect`](Self::connect) does, or a plan for a small table is used on a large one.
     ///
     /// # Errors
     ///

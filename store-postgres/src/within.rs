@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use crate::error::{Failure, no_hints};
 use crate::link::fetch;
 use crate::request::{Read, Request, Write, answers};
-use crate::sql::Sql;
+use crate::sql::{Forms, Sql};
 use crate::store::{NAME, added, replaced};
 
 /// The primitives over a transaction of the caller's: what
@@ -36,12 +36,12 @@ impl<'t> Within<'t> {
     }
 
     async fn ask<R: Request>(&self, operation: &'static str, request: R) -> Result<R::Answer, Error> {
-        let [_, _, waits] = R::statements(&self.sql);
+        let Forms { within, .. } = R::statement(&self.sql);
         let mut connection = self.connection.lock().await;
         let ask = async {
             loop {
                 let parameters = R::parameters(&[&request], &self.sql);
-                let rows = fetch(&mut connection, waits, parameters, self.prepared).await?;
+                let rows = fetch(&mut connection, within, parameters, self.prepared).await?;
                 // Where the snapshot was too old, the next is not.
                 if let Some(answer) = answers::<R>(&rows, &[&request])?.pop().flatten() {
                     return Ok(answer);

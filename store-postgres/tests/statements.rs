@@ -1,11 +1,13 @@
-//! How many statements a lease costs, as the server counts them (`pg_stat_statements`).
+//! How many statements a lease costs, as the server counts them (`pg_stat_statements`), and that they are planned once.
 
 #![allow(clippy::unwrap_used)] // the helpers of tests, too
 
 use std::time::Duration;
 
+use leasehold_core::AtomicStore;
 use leasehold_core::lock::{Lease, Locks, Release, Renewal};
-use leasehold_postgres::PostgresStore;
+use leasehold_postgres::sqlx::postgres::PgPoolOptions;
+use leasehold_postgres::{PostgresConfig, PostgresStore, sqlx};
 use leasehold_testkit::{PostgresServer, eventually};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -143,6 +145,28 @@ async fn leases_that_come_together_share_statements_unless_batching_is_off() {
             assert_eq!(sent, only_on_entries(sent.on_entries));
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_for_one_is_not_planned_anew_each_time() {
+    let server = PostgresServer::start().await;
+    let pool = PgPoolOptions::new().max_connections(1).connect(&server.url("postgres")).await.unwrap();
+    let store = PostgresStore::new(pool.clone(), PostgresConfig::default().with_hints(false)).unwrap();
+    store.migrate().await.unwrap();
+    let locks = Locks::new(store.clone());
+    for _ in 0..50 {
+        let lease = locks.lock("k").ttl(MINUTE).renewal(Renewal::Off).acquire().await.unwrap();
+        store.get(lease.resource()).await.unwrap();
+        release(vec![lease]).await;
+    }
+    let plans: Vec<(i64, i64)> =
+        sqlx::query_as("SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement LIKE 'WITH%'")
+            .fetch_all(&pool)
+            .await
+            .unwrap();
+    assert_eq!(plans.len(), 2, "one for writes and one for reads");
+    // The server plans five times before it decides.
+    assert!(plans.iter().all(|(generic, custom)| *generic > 0 && *custom <= 5), "{plans:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
