@@ -76,6 +76,12 @@ impl PostgresServer {
         self.inner.port.port()
     }
 
+    /// The path of a program that came with the server, such as `pgbench`.
+    #[must_use]
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.inner.programs.program(name)
+    }
+
     /// The id of the postmaster, the parent of all server processes, or nothing if it was stopped.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {

@@ -45,16 +45,20 @@ impl Programs {
         Self { folder }
     }
 
+    pub(super) fn program(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
     pub(super) fn postgres(&self) -> PathBuf {
-        self.folder.join("postgres")
+        self.program("postgres")
     }
 
     pub(super) fn psql(&self) -> PathBuf {
-        self.folder.join("psql")
+        self.program("psql")
     }
 
     fn initdb(&self) -> PathBuf {
-        self.folder.join("initdb")
+        self.program("initdb")
     }
 }
 
