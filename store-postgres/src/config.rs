@@ -198,39 +198,35 @@ impl PostgresConfig {
         Ok(())
     }
 
-    /// Splits a URL into what is the driver's and what is ours.
-    pub(crate) fn from_url(url: &str) -> Result<(Self, PgConnectOptions), Error> {
+    /// Splits a URL into what is the driver's and what is ours. What it says of ours goes before what is there.
+    pub(crate) fn with_url(mut self, url: &str) -> Result<(Self, PgConnectOptions), Error> {
         let mut url = Url::parse(url).map_err(|error| invalid("it is not a URL").with_source(error))?;
         if !matches!(url.scheme(), "postgres" | "postgresql") {
             return Err(invalid(format!("{}:// is neither postgres:// nor postgresql://", url.scheme())));
         }
-        let mut config = Self::default();
         let mut of_driver = Vec::new();
         for (name, value) in url.query_pairs().into_owned() {
-            if Self::URL_PARAMETERS.contains(&name.as_str()) {
-                config.set(&name, &value)?;
-            } else if is_of_driver(&name) {
+            if is_of_driver(&name) {
                 of_driver.push((name, value));
             } else {
-                let ours = Self::URL_PARAMETERS.join(", ");
-                return Err(invalid(format!("there is no parameter `{name}`; there are: {ours}, and the driver's")));
+                self.set(&name, &value, ", and the driver's")?;
             }
         }
         url.set_query(None);
         if !of_driver.is_empty() {
             url.query_pairs_mut().extend_pairs(of_driver);
         }
-        config.check()?;
+        self.check()?;
         // What the driver says of a URL may show a part of it.
         let options = PgConnectOptions::from_url(&url).map_err(|_| invalid("the driver cannot read the URL"))?;
         let is_required = !matches!(options.get_ssl_mode(), PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer);
         if is_required && !cfg!(feature = "tls") {
             return Err(invalid("this sslmode needs the feature `tls`, which is not compiled in"));
         }
-        Ok((config, options))
+        Ok((self, options))
     }
 
-    fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
+    fn set(&mut self, name: &str, value: &str, or_else: &str) -> Result<(), Error> {
         let Self {
             schema,
             table_prefix,
@@ -258,7 +254,10 @@ impl PostgresConfig {
             "grace" => *grace = duration(name, value)?,
             "sweep_interval" => *sweep_interval = duration(name, value)?,
             "max_value_len" => *max_value_len = number(name, value)?,
-            _ => return Err(invalid(format!("there is no parameter `{name}`"))),
+            _ => {
+                let known = Self::URL_PARAMETERS.join(", ");
+                return Err(invalid(format!("there is no parameter `{name}`; there are: {known}{or_else}")));
+            }
         }
         Ok(())
     }
@@ -280,6 +279,54 @@ impl Default for PostgresConfig {
             sweep_interval: Duration::from_secs(60),
             max_value_len: Capabilities::DEFAULT_MAX_VALUE_LEN,
         }
+    }
+}
+
+/// A table of a configuration file, with the names of [`URL_PARAMETERS`](PostgresConfig::URL_PARAMETERS) and durations
+/// like `200ms`, `5s` and `2m`. What is not named is as it is unless set, and what has no such name is an error. Where
+/// the database is, and its password, is not a part of this.
+///
+/// ```
+/// # use leasehold_postgres::{PostgresConfig, PostgresStore};
+/// #[derive(serde::Deserialize)]
+/// struct Leases {
+///     url: String,
+///     #[serde(flatten)]
+///     store: PostgresConfig,
+/// }
+///
+/// let leases: Leases = serde_json::from_str(
+///     r#"{ "url": "postgres://app:secret@db.example/orders", "deadline": "2s", "max_connections": 4 }"#,
+/// )?;
+/// # async fn connect(leases: Leases) -> Result<(), leasehold_core::Error> {
+/// let store = PostgresStore::connect_with(&leases.url, leases.store).await?;
+/// # Ok(())
+/// # }
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+impl<'de> serde::Deserialize<'de> for PostgresConfig {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error as _;
+
+        #[derive(serde::Deserialize)]
+        #[serde(untagged)]
+        enum Field {
+            Text(String),
+            Number(u64),
+            Switch(bool),
+        }
+
+        let mut config = Self::default();
+        for (name, value) in std::collections::BTreeMap::<String, Field>::deserialize(deserializer)? {
+            let set = match value {
+                Field::Text(text) => config.set(&name, &text, ""),
+                Field::Number(number) => config.set(&name, &number.to_string(), ""),
+                Field::Switch(switch) => config.set(&name, &switch.to_string(), ""),
+            };
+            set.map_err(D::Error::custom)?;
+        }
+        config.check().map_err(D::Error::custom)?;
+        Ok(config)
     }
 }
 
@@ -340,14 +387,14 @@ mod tests {
     use super::*;
 
     fn refused(url: &str) -> String {
-        let error = PostgresConfig::from_url(url).expect_err("an invalid URL");
+        let error = PostgresConfig::default().with_url(url).expect_err("an invalid URL");
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         format!("{error:#} {error:?}")
     }
 
     #[test]
     fn a_url_says_what_is_ours_and_what_is_the_drivers() {
-        let (config, options) = PostgresConfig::from_url(
+        let (config, options) = PostgresConfig::default().with_url(
             "postgres://app:secret@db:7000/orders?schema=a&table_prefix=b_&deadline=2s&migrate=false&application_name=x",
         )
         .unwrap();
@@ -389,6 +436,38 @@ mod tests {
         ] {
             let shown = refused(url);
             assert!(!shown.contains("hunter2"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_url_goes_before_what_is_there() {
+        let config = PostgresConfig::default().with_max_connections(3).with_max_batch(1);
+        let (merged, _) = config.clone().with_url("postgres://h?max_connections=2").unwrap();
+        assert_eq!(merged, config.with_max_connections(2));
+    }
+
+    #[test]
+    fn a_configuration_file_can_say_the_same() {
+        let read = |json| serde_json::from_value::<PostgresConfig>(json);
+        let config = serde_json::json!({
+            "table_prefix": "a_", "deadline": "200ms", "grace": "2m", "max_connections": 2, "hints": false
+        });
+        let expected = PostgresConfig::default()
+            .with_table_prefix("a_")
+            .with_deadline(Duration::from_millis(200))
+            .with_grace(Duration::from_secs(120))
+            .with_max_connections(2)
+            .with_hints(false);
+        assert_eq!(read(config).unwrap(), expected);
+        assert_eq!(read(serde_json::json!({})).unwrap(), PostgresConfig::default());
+        for (wrong, said) in [
+            (serde_json::json!({ "ttl": "3s" }), "no parameter `ttl`; there are: deadline"),
+            (serde_json::json!({ "sslmode": "require" }), "no parameter `sslmode`"),
+            (serde_json::json!({ "deadline": 3 }), "written like 200ms"),
+            (serde_json::json!({ "schema": "A" }), "a schema is"),
+        ] {
+            let error = read(wrong).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
         }
     }
 }

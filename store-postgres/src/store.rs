@@ -63,7 +63,20 @@ impl PostgresStore {
     ///
     /// Dropping the future leaves nothing open; the tables may be there.
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        let (config, options) = PostgresConfig::from_url(url)?;
+        Self::connect_with(url, PostgresConfig::default()).await
+    }
+
+    /// The same with a configuration from elsewhere, such as a file. What the URL says goes before it.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), and `InvalidInput` for a configuration that breaks a rule.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn connect_with(url: &str, config: PostgresConfig) -> Result<Self, Error> {
+        let (config, options) = config.with_url(url)?;
         // A plan that was made while the table was small is kept, and would read the whole table when it is large. A
         // pooler passes on no such settings, but there no plan is kept.
         let settings = [("enable_seqscan", "off"), ("jit", "off")];

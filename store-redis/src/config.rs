@@ -360,7 +360,6 @@ impl fmt::Debug for RedisConfig {
 /// password = "…"
 /// deadline = "500ms"
 /// ```
-#[cfg(feature = "serde")]
 impl<'de> serde::Deserialize<'de> for RedisConfig {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error as _;
@@ -476,7 +475,6 @@ mod tests {
         assert!(!format!("{config:?} {:?}", config.client().unwrap()).contains("hunter2"));
     }
 
-    #[cfg(feature = "serde")]
     #[test]
     fn a_configuration_file_can_say_the_same() {
         let config = serde_json::json!({ "url": "redis://h", "password": "secret", "deadline": "5s", "database": 2 });
