@@ -24,7 +24,6 @@
 //! | `postgres-tls` | the same, over TLS | `postgres://…?sslmode=verify-full` |
 //! | `redis` | Redis and Valkey, for many machines | `redis://`, `redis+unix://` |
 //! | `redis-tls` | the same, over TLS | `rediss://` |
-//! | `serde` | reads `postgres::PostgresConfig` and `redis::RedisConfig` from a configuration file | |
 //! | `full` | all of them | |
 
 mod connect;

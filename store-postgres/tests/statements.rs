@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use leasehold_core::AtomicStore;
+use leasehold_core::idempotency::Idempotency;
 use leasehold_core::lock::{Lease, Locks, Release, Renewal};
 use leasehold_postgres::sqlx::postgres::PgPoolOptions;
 use leasehold_postgres::{PostgresConfig, PostgresStore, sqlx};
@@ -42,14 +43,17 @@ impl Counting {
 
     /// The locks of a user of its own, with connections that are up.
     async fn locks(&self, user: &str, parameters: &str) -> Locks {
+        Locks::new(self.store(user, parameters).await)
+    }
+
+    async fn store(&self, user: &str, parameters: &str) -> PostgresStore {
         self.0.psql(&format!("CREATE USER {user}; GRANT ALL ON ALL TABLES IN SCHEMA public TO {user}")).await;
         let url = self.0.url("postgres").replace("leasehold@", &format!("{user}@"));
         // The sweeper has statements of its own.
         let store = PostgresStore::connect(&format!("{url}?sweep_interval=0s&{parameters}")).await.unwrap();
-        let locks = Locks::new(store);
-        release(acquire(&locks, "warm-up", 32).await).await;
+        release(acquire(&Locks::new(store.clone()), "warm-up", 32).await).await;
         self.0.psql("SELECT pg_stat_statements_reset()").await;
-        locks
+        store
     }
 
     async fn sent(&self, user: &str) -> Sent {
@@ -126,6 +130,25 @@ async fn acquire_renew_and_release_are_a_statement_each_and_no_transaction_aroun
             assert_eq!(server.has_sent(user, statements).await, only_on_entries(statements), "{user}: release");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_call_is_two_statements_and_a_replay_one() {
+    let server = Counting::start().await;
+    let store = server.store("calls", "hints=false").await;
+    let once = Idempotency::new(store.clone());
+    let mut statements = 0;
+    for (trips, replayed) in [(2, false), (1, true), (1, true)] {
+        let answer = once.call("charge", "k", &()).run(async || 1).await.unwrap();
+        statements += trips;
+        assert_eq!(answer.replayed, replayed);
+        assert_eq!(server.has_sent("calls", statements).await, only_on_entries(statements));
+    }
+    // In the caller's own transaction: the claim, and the record before the commit.
+    let answer = store.run_once(once.call("charge", "k2", &()), async |_| Ok::<_, sqlx::Error>(1)).await.unwrap();
+    assert!(!answer.replayed);
+    let sent = server.has_sent("calls", statements + 2).await;
+    assert_eq!(sent, Sent { on_entries: statements + 2, others: 2, ..Sent::default() }, "BEGIN and COMMIT");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ mod support;
 
 use std::time::Duration;
 
+use leasehold_core::idempotency::Idempotency;
 use leasehold_core::lock::Locks;
 use leasehold_core::{AddOutcome, AtomicStore, CacheStore, Effect, Error, ErrorKind, Expiry, Hint, KeyPrefix, Outcome};
 use leasehold_redis::{RedisConfig, RedisStore, redis};
@@ -37,6 +38,21 @@ async fn a_lease_is_acquired_renewed_and_released_in_one_trip_each() {
         let _ = lease.release().await.unwrap();
         assert_eq!(sent(&server).await - before, 3);
         assert_eq!(calls(&server, "evalsha").await - by_hash, 3);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_first_call_is_two_trips_and_a_replay_one() {
+    on_each(async |server| {
+        let once = Idempotency::new(store(&server).await);
+        // Each script once, so that the server knows them.
+        let _ = once.call("charge", "warm", &()).run(async || 1).await.unwrap();
+        for (trips, replayed) in [(2, false), (1, true), (1, true)] {
+            let before = sent(&server).await;
+            let answer = once.call("charge", "k", &()).run(async || 1).await.unwrap();
+            assert_eq!((answer.replayed, sent(&server).await - before), (replayed, trips));
+        }
     })
     .await;
 }

@@ -26,6 +26,9 @@ pub(crate) struct Rig {
     pub(crate) store: Store,
     /// Where a process connects to.
     pub(crate) url: String,
+    /// A's way, for one who has the patience that a store has by default.
+    #[allow(dead_code, reason = "the scenarios of leases have none")]
+    pub(crate) through: String,
     /// Dropped last, as it ends the server.
     _server: Server,
 }
@@ -42,7 +45,7 @@ impl Rig {
         let server = RedisServer::builder().family(family).start().await;
         let link = Proxy::start(server.addr());
         let through = server.url_through(link.addr());
-        Self::on(server.url(), format!("{through}?{IMPATIENT}"), link, Server::Redis(server)).await
+        Self::on(server.url(), format!("{through}?"), link, Server::Redis(server)).await
     }
 
     /// A rig on Postgres.
@@ -52,15 +55,15 @@ impl Rig {
         // Small pools, as a scenario may have a hundred clients. Nothing is swept, as a scenario may count bytes.
         let options = "max_connections=2&sweep_interval=0s";
         let direct = format!("{}?{options}", server.url("postgres"));
-        let through = format!("{}?{options}&{IMPATIENT}", server.url_through(link.addr(), "postgres"));
+        let through = format!("{}?{options}&", server.url_through(link.addr(), "postgres"));
         Self::on(direct, through, link, Server::Postgres(server)).await
     }
 
     async fn on(url: String, through: String, link: Proxy, server: Server) -> Self {
         let store = connect(&url).await.unwrap();
-        let behind = connect(&through).await.unwrap();
+        let behind = connect(&format!("{through}{IMPATIENT}")).await.unwrap();
         let (a, b) = (Locks::new(behind.clone()), Locks::new(store.clone()));
-        let rig = Self { link, a, b, behind, store, url, _server: server };
+        let rig = Self { link, a, b, behind, store, url, through, _server: server };
         // The connection is there, so that what fails later is not its handshake.
         assert!(rig.a.inspect(RESOURCE).await.unwrap().is_none());
         rig
