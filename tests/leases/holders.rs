@@ -53,7 +53,12 @@ pub(crate) async fn nothing_is_sent_and_nothing_is_left_after_release(rig: Rig) 
     let ttl = Duration::from_secs(1);
     // No request is on its way for longer on this link, and a cancelled one is reclaimed for as long.
     let a = Locks::builder(rig.behind.clone()).transport_gives_up_after(ttl * 2).build();
+    let started = Instant::now();
     for round in 0..1_000 {
+        // A slow store has shown it with fewer.
+        if round >= 200 && started.elapsed() > ttl * 10 {
+            break;
+        }
         let acquire = a.lock(RESOURCE).ttl(ttl).acquire();
         if round % 10 == 0 {
             // Cancelled at random: the timer and the answer race.
