@@ -21,14 +21,14 @@ pub(crate) struct Rig {
     pub(crate) a: Locks,
     pub(crate) b: Locks,
     /// A's way to the store, behind the link.
+    #[allow(dead_code, reason = "leases need no more of it than A has")]
     pub(crate) behind: Store,
     /// B's own way to the store.
     pub(crate) store: Store,
     /// Where a process connects to.
     pub(crate) url: String,
-    /// A's way, for one who has the patience that a store has by default.
-    #[allow(dead_code, reason = "the scenarios of leases have none")]
-    pub(crate) through: String,
+    /// Where another client behind the link connects to.
+    pub(crate) url_behind: String,
     /// Dropped last, as it ends the server.
     _server: Server,
 }
@@ -45,7 +45,7 @@ impl Rig {
         let server = RedisServer::builder().family(family).start().await;
         let link = Proxy::start(server.addr());
         let through = server.url_through(link.addr());
-        Self::on(server.url(), format!("{through}?"), link, Server::Redis(server)).await
+        Self::on(server.url(), through.clone(), format!("{through}?{IMPATIENT}"), link, Server::Redis(server)).await
     }
 
     /// A rig on Postgres.
@@ -55,15 +55,15 @@ impl Rig {
         // Small pools, as a scenario may have a hundred clients. Nothing is swept, as a scenario may count bytes.
         let options = "max_connections=2&sweep_interval=0s";
         let direct = format!("{}?{options}", server.url("postgres"));
-        let through = format!("{}?{options}&", server.url_through(link.addr(), "postgres"));
-        Self::on(direct, through, link, Server::Postgres(server)).await
+        let behind = format!("{}?{options}", server.url_through(link.addr(), "postgres"));
+        Self::on(direct, behind.clone(), format!("{behind}&{IMPATIENT}"), link, Server::Postgres(server)).await
     }
 
-    async fn on(url: String, through: String, link: Proxy, server: Server) -> Self {
+    async fn on(url: String, url_behind: String, url_of_a: String, link: Proxy, server: Server) -> Self {
         let store = connect(&url).await.unwrap();
-        let behind = connect(&format!("{through}{IMPATIENT}")).await.unwrap();
+        let behind = connect(&url_of_a).await.unwrap();
         let (a, b) = (Locks::new(behind.clone()), Locks::new(store.clone()));
-        let rig = Self { link, a, b, behind, store, url, through, _server: server };
+        let rig = Self { link, a, b, behind, store, url, url_behind, _server: server };
         // The connection is there, so that what fails later is not its handshake.
         assert!(rig.a.inspect(RESOURCE).await.unwrap().is_none());
         rig

@@ -184,7 +184,7 @@ pub(crate) async fn a_claim_whose_answer_is_lost_is_recognised(rig: Rig) {
 }
 
 pub(crate) async fn fifty_at_once_on_a_slow_link_run_the_work_once(rig: Rig) {
-    let (a, work) = (Idempotency::new(connect(&rig.through).await.unwrap()), Work::default());
+    let (a, work) = (Idempotency::new(connect(&rig.url_behind).await.unwrap()), Work::default());
     rig.link.delay_answers(Duration::from_millis(5));
     let mut calls = JoinSet::new();
     for _ in 0..50 {
