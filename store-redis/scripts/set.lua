@@ -11,7 +11,7 @@ for i = 1, #KEYS / 2 do
     end
     value = string.format('~%013.0f%013.0f', idle, latest) .. string.sub(value, 2)
   end
-  local revision, answer = mint(floor)
+  local revision, answer = mint(redis.pcall('GET', floor))
   if revision then
     answer = raise(floor, revision)
   end

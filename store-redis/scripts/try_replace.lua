@@ -3,10 +3,10 @@
 local answers = {}
 for i = 1, #KEYS / 2 do
   local entry, floor = KEYS[2 * i - 1], KEYS[2 * i]
-  local stored, answer = matching(entry, ARGV[3 * i - 2])
+  local applies, answer = matches(redis.pcall('GET', entry), ARGV[3 * i - 2])
   local revision
-  if stored then
-    revision, answer = mint(floor)
+  if applies then
+    revision, answer = mint(redis.pcall('GET', floor))
   end
   if revision then
     answer = raise(floor, revision)

@@ -56,10 +56,10 @@ impl Scripts {
     pub(crate) fn new(database: i64) -> Self {
         // In the order of the kinds.
         Self([
-            script!(database, "part_mint", "try_add"),
+            script!(database, "part_read", "part_mint", "try_add"),
             script!(database, "part_matches", "part_mint", "try_replace"),
-            script!(database, "part_matches", "try_remove"),
-            script!(database, "part_matches", "try_expire"),
+            script!(database, "part_read", "part_matches", "try_remove"),
+            script!(database, "part_read", "part_matches", "try_expire"),
             script!(database, "get"),
             script!(database, "part_mint", "set"),
             script!(database, "remove"),
