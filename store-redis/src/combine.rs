@@ -55,8 +55,8 @@ impl Combiner {
     const BYTES: usize = 16 * 1024;
     /// How many items wait for each other's answers.
     const TOGETHER: usize = 256;
-    /// How many lanes there are: enough that the server has something to do while this process takes answers apart.
-    const LANES: usize = 4;
+    /// How many lanes there are: the server does what one has sent while this process takes the other's answers apart.
+    const LANES: usize = 2;
     /// How long calls gather at most.
     const PATIENCE: Duration = Duration::from_millis(5);
 

@@ -4,7 +4,7 @@
 //! for hints.
 //!
 //! - **One script an operation**, called by its hash, in one round trip. What is asked for at the same time goes together:
-//!   beyond four calls under way, others gather and are sent as items of one script, after 5 ms in any case.
+//!   beyond two calls under way, others gather and are sent as items of one script, after 5 ms in any case.
 //! - **Expiry** is the server's own: to the millisecond, never early, and less than a millisecond late.
 //! - **Revisions** are `max(floor + 1, server clock in microseconds)`. The floors are 1,024 small keys that keys share
 //!   by a hash; they never expire, so nothing has to be kept of a key that is gone, and a clock that steps back by any

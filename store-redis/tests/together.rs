@@ -139,11 +139,11 @@ async fn whoever_leaves_while_others_gather_takes_nobody_along() {
         link.delay_answers(Duration::from_millis(100));
 
         // Enough go ahead that others gather behind them; of those the first is dropped.
-        let ahead: Vec<_> = (0..8).map(|number| key(&format!("ahead{number}"))).collect();
+        let ahead: Vec<_> = (0..4).map(|number| key(&format!("ahead{number}"))).collect();
         let mut ahead: Vec<_> = ahead.iter().map(|key| store.try_add(key, "v".into(), ttl(MINUTE))).collect();
         let before = calls(&server, "evalsha").await;
         let (first, second) = (key("first"), key("second"));
-        for call in &mut ahead[..4] {
+        for call in &mut ahead[..2] {
             begin(&mut call.as_mut()).await;
         }
         let mut gathered = pin!(store.try_add(&second, "v".into(), ttl(MINUTE)));
@@ -153,7 +153,7 @@ async fn whoever_leaves_while_others_gather_takes_nobody_along() {
             begin(&mut gathered).await;
         }
         assert!(matches!(timeout(DEADLINE, gathered).await.unwrap(), Ok(AddOutcome::Added(_))));
-        assert_eq!(calls(&server, "evalsha").await - before, 5, "four went ahead, and one gathered");
+        assert_eq!(calls(&server, "evalsha").await - before, 3, "two went ahead, and one gathered");
         for call in ahead {
             assert!(matches!(timeout(DEADLINE, call).await.unwrap(), Ok(AddOutcome::Added(_))));
         }
@@ -161,6 +161,43 @@ async fn whoever_leaves_while_others_gather_takes_nobody_along() {
         assert_eq!(value(&store, &first).await, None, "who has left is left out");
         // Those who come later are served as ever.
         assert!(add_many(&store, 8).await.iter().all(Result::is_ok));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_key_that_two_add_or_remove_in_one_command_goes_to_one_of_them() {
+    on_each(async |server| {
+        let link = Proxy::start(server.addr());
+        let config = config_through(&server, &link, Duration::from_secs(15));
+        let store = RedisStore::connect(config).await.unwrap();
+        let (key, taken) = (key("a"), key("taken"));
+        added(&store, &taken, "v").await;
+        link.delay_answers(Duration::from_millis(100));
+        let before = calls(&server, "mget").await;
+
+        let mut ahead = [store.get(&key), store.get(&key)];
+        for call in &mut ahead {
+            begin(&mut call.as_mut()).await;
+        }
+        let (one, other, third) = tokio::join!(
+            store.try_add(&key, "v".into(), ttl(MINUTE)),
+            store.try_add(&key, "w".into(), ttl(MINUTE)),
+            store.try_add(&taken, "w".into(), ttl(MINUTE)),
+        );
+        assert!(matches!(one, Ok(AddOutcome::Added(_))), "{one:?}");
+        assert!(matches!(other, Ok(AddOutcome::Exists(entry)) if entry.value == "v"));
+        assert!(matches!(third, Ok(AddOutcome::Exists(entry)) if entry.value == "v"));
+
+        let mut ahead = [store.get(&key), store.get(&key)];
+        for call in &mut ahead {
+            begin(&mut call.as_mut()).await;
+        }
+        let answers =
+            tokio::join!(store.try_remove(&key, b"v"), store.try_remove(&key, b"v"), store.try_remove(&taken, b"w"),);
+        let (one, other, third) = (answers.0.unwrap(), answers.1.unwrap(), answers.2.unwrap());
+        assert_eq!((one, other, third), (Outcome::Applied, Outcome::NotApplied, Outcome::NotApplied));
+        assert_eq!(calls(&server, "mget").await - before, 2, "each three were one command");
     })
     .await;
 }
