@@ -1,3 +1,4 @@
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -128,12 +129,15 @@ impl Combiner {
         Ok(answers)
     }
 
-    async fn run_alone(&self, item: Item) -> Result<Value, Fault> {
-        let groups = [vec![item]];
-        let answer = self.send(&groups, false).await?.pop();
-        let mut answers = Vec::with_capacity(1);
-        each_of(1, answer.unwrap_or(Value::Nil), &mut answers);
-        Ok(answers.swap_remove(0))
+    /// Sends one item. In a box, as it takes kilobytes that the future of a call that gathers must not have to carry.
+    fn run_alone(&self, item: Item) -> Pin<Box<impl Future<Output = Result<Value, Fault>> + Send>> {
+        Box::pin(async move {
+            let groups = [vec![item]];
+            let answer = self.send(&groups, false).await?.pop();
+            let mut answers = Vec::with_capacity(1);
+            each_of(1, answer.unwrap_or(Value::Nil), &mut answers);
+            Ok(answers.swap_remove(0))
+        })
     }
 
     /// Sends what has gathered, and what gathers meanwhile, and hands out the answers.
