@@ -39,6 +39,8 @@ pub(super) struct Hold {
     ended: OnceLock<CancellationToken>,
     /// Whether the keeper has ever had it on its agenda.
     is_watched: AtomicBool,
+    /// For when the keeper has it on its agenda, which is locked by whoever looks here.
+    noted: Mutex<Option<Instant>>,
     /// The renewal under way.
     renewal: Mutex<Option<AbortHandle>>,
 }
@@ -56,12 +58,14 @@ pub(super) struct Grant {
     pub(super) since: SystemTime,
     pub(super) runtime: Handle,
     pub(super) term: Term,
+    /// When it was known to be granted.
+    pub(super) now: Moment,
 }
 
 impl Hold {
     /// A hold with one handle.
     pub(super) fn new(grant: Grant) -> Arc<Self> {
-        let Grant { locks, key, resource, nonce, value, token, plan, sent, since, runtime, term } = grant;
+        let Grant { locks, key, resource, nonce, value, token, plan, sent, since, runtime, term, now } = grant;
         locks.0.held.fetch_add(1, Ordering::AcqRel);
         let hold = Arc::new(Self {
             locks,
@@ -78,10 +82,11 @@ impl Hold {
             handles: AtomicUsize::new(1),
             ended: OnceLock::new(),
             is_watched: AtomicBool::new(false),
+            noted: Mutex::new(None),
             renewal: Mutex::new(None),
         });
         if plan.renew_after.is_some() {
-            hold.locks.0.keeper.attend(&hold);
+            hold.locks.0.keeper.attend(&hold, now);
         }
         hold
     }
@@ -97,8 +102,7 @@ impl Hold {
     }
 
     /// What there is to do about it now.
-    pub(super) fn due(&self) -> Due {
-        let now = self.locks.now();
+    pub(super) fn due(&self, now: Moment) -> Due {
         self.latched(|term| Ok(term.due(now))).unwrap_or(Due::Over)
     }
 
@@ -180,6 +184,11 @@ impl Hold {
     /// The keeper has it on its agenda from now on.
     pub(super) fn watched(&self) {
         self.is_watched.store(true, Ordering::Release);
+    }
+
+    /// For when the keeper has it on its agenda.
+    pub(super) fn noted(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the handle of the renewal under way, so that a release can end it.

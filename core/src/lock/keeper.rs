@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::clock::Moment;
 use crate::error::ErrorKind;
 use crate::lock::hold::Hold;
 use crate::lock::locks::Locks;
@@ -25,7 +26,6 @@ pub(super) struct Keeper {
 #[derive(Default)]
 struct Agenda {
     by_time: BTreeMap<(Instant, HoldId), Arc<Hold>>,
-    times: HashMap<HoldId, Instant>,
     /// When the task wakes; nothing while there is no task.
     alarm: Option<Instant>,
 }
@@ -42,13 +42,13 @@ impl Keeper {
 
     /// How many leases it looks after.
     pub(super) fn len(&self) -> usize {
-        self.agenda().times.len()
+        self.agenda().by_time.len()
     }
 
-    /// Does what is due about a lease, and comes back to it when something will be.
-    pub(super) fn attend(&self, hold: &Arc<Hold>) {
+    /// Does what is due about a lease now, and comes back to it when something will be.
+    pub(super) fn attend(&self, hold: &Arc<Hold>, now: Moment) {
         loop {
-            match hold.due() {
+            match hold.due(now) {
                 Due::Renewal => {
                     let renewal = hold.runtime.spawn(renew(hold.clone()));
                     hold.renewal_started(renewal.abort_handle());
@@ -62,10 +62,9 @@ impl Keeper {
     /// Drops a lease that is over.
     pub(super) fn forget(&self, hold: &Arc<Hold>) {
         let mut agenda = self.agenda();
-        let id = id_of(hold);
-        let Some(at) = agenda.times.remove(&id) else { return };
-        agenda.by_time.remove(&(at, id));
-        if agenda.times.is_empty() {
+        let Some(at) = hold.noted().take() else { return };
+        agenda.by_time.remove(&(at, id_of(hold)));
+        if agenda.by_time.is_empty() {
             let soon = Instant::now() + Self::LINGER;
             self.move_alarm(&mut agenda, soon);
         }
@@ -79,16 +78,18 @@ impl Keeper {
             return;
         }
         let id = id_of(hold);
-        match agenda.times.get(&id) {
+        let mut noted = hold.noted();
+        match *noted {
             // Two may attend to one lease at once, and the later to come here may know less. To come too early is no
             // harm.
-            Some(&sooner) if sooner <= at => return,
-            Some(&later) => {
+            Some(sooner) if sooner <= at => return,
+            Some(later) => {
                 agenda.by_time.remove(&(later, id));
             }
             None => {}
         }
-        agenda.times.insert(id, at);
+        *noted = Some(at);
+        drop(noted);
         agenda.by_time.insert((at, id), hold.clone());
         if agenda.alarm.is_none() {
             agenda.alarm = Some(at);
@@ -111,23 +112,24 @@ impl Keeper {
         let mut agenda = self.agenda();
         let later = agenda.by_time.split_off(&(now, HoldId::MAX));
         let due = mem::replace(&mut agenda.by_time, later);
-        for (_, id) in due.keys() {
-            agenda.times.remove(id);
-        }
-        due.into_values().collect()
+        taken_out(due)
     }
 
     /// Takes out all leases.
     fn take_all(&self) -> Vec<Arc<Hold>> {
         let mut agenda = self.agenda();
-        agenda.times.clear();
-        mem::take(&mut agenda.by_time).into_values().collect()
+        taken_out(mem::take(&mut agenda.by_time))
     }
 
     // Nothing panics under this lock.
     fn agenda(&self) -> MutexGuard<'_, Agenda> {
         self.agenda.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Those that are on the agenda no more. Called while it is locked.
+fn taken_out(entries: BTreeMap<(Instant, HoldId), Arc<Hold>>) -> Vec<Arc<Hold>> {
+    entries.into_values().inspect(|hold| *hold.noted() = None).collect()
 }
 
 fn id_of(hold: &Arc<Hold>) -> HoldId {
@@ -147,7 +149,7 @@ async fn keep(locks: Locks) {
         looked_at = now;
         let due = if suspended { keeper.take_all() } else { keeper.take_due(now.instant()) };
         for hold in due {
-            keeper.attend(&hold);
+            keeper.attend(&hold, now);
         }
         let alarm = {
             let mut agenda = keeper.agenda();
@@ -171,7 +173,7 @@ async fn renew(hold: Arc<Hold>) {
     {
         hold.renewal_failed(&error);
     }
-    hold.locks.0.keeper.attend(&hold);
+    hold.locks.0.keeper.attend(&hold, hold.locks.now());
 }
 
 struct OnDrop<F: FnMut()>(F);

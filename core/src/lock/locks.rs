@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
 use crate::clock::{Clock, Moment, SystemClock, TokioClock};
@@ -115,18 +115,22 @@ impl Locks {
         operation: &'static str,
         answer: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let mut answer = pin!(answer);
-        // A store in memory has the answer at once, and needs no timer.
-        if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
-            return answer;
-        }
-        match timeout_at(deadline, answer).await {
-            Ok(answer) => answer,
-            Err(_) => {
+        let (mut answer, mut alarm) = (pin!(answer), pin!(None));
+        poll_fn(|cx| {
+            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+                return Poll::Ready(answer);
+            }
+            // A store in memory has the answer at once, and needs no timer.
+            if alarm.is_none() {
+                alarm.set(Some(sleep_until(deadline)));
+            }
+            let alarm = alarm.as_mut().as_pin_mut().expect("it was set");
+            alarm.poll(cx).map(|()| {
                 let message = "the store did not answer in time";
                 Err(Error::new(ErrorKind::Timeout, operation, message).with_store(self.store().name()))
-            }
-        }
+            })
+        })
+        .await
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {

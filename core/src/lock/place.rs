@@ -102,7 +102,8 @@ impl Place<'_> {
         ghost: bool,
     ) -> Result<Placed, Error> {
         let Self { locks, key, resource, plan, operation } = *self;
-        let Some(term) = Term::granted(plan, sent, locks.now()) else {
+        let now = locks.now();
+        let Some(term) = Term::granted(plan, sent, now) else {
             doubt.give_back();
             let message = "the grant came when it was over, and is given back";
             return Err(Error::new(ErrorKind::Timeout, operation, message).with_store(locks.store().name()));
@@ -121,6 +122,7 @@ impl Place<'_> {
             since,
             runtime,
             term,
+            now,
         });
         Ok(Placed::Ours { lease: Lease::new(hold), ghost })
     }
