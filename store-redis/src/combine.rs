@@ -119,8 +119,8 @@ impl Combiner {
 
     /// Does many items in one round trip and in their order.
     pub(crate) async fn run_many(&self, items: Vec<Item>) -> Result<Vec<Value>, Fault> {
-        let groups = self.groups(items);
-        let mut answers = Vec::new();
+        let groups = self.groups(&items);
+        let mut answers = Vec::with_capacity(items.len());
         // The first carries the text, so that the server knows the hash when it comes to the others: one that did not
         // would do the later and not the earlier.
         for (group, answer) in groups.iter().zip(self.send(&groups, true).await?) {
@@ -132,8 +132,7 @@ impl Combiner {
     /// Sends one item. In a box, as it takes kilobytes that the future of a call that gathers must not have to carry.
     fn run_alone(&self, item: Item) -> Pin<Box<impl Future<Output = Result<Value, Fault>> + Send>> {
         Box::pin(async move {
-            let groups = [vec![item]];
-            let answer = self.send(&groups, false).await?.pop();
+            let answer = self.send(&[&[item]], false).await?.pop();
             let mut answers = Vec::with_capacity(1);
             each_of(1, answer.unwrap_or(Value::Nil), &mut answers);
             Ok(answers.swap_remove(0))
@@ -146,10 +145,13 @@ impl Combiner {
         loop {
             let (gathered, has_more) = {
                 let mut lanes = self.0.lanes();
-                let most = lanes.gathered.len().min(Self::TOGETHER);
-                let rest = lanes.gathered.split_off(most);
-                let has_more = !rest.is_empty();
-                (std::mem::replace(&mut lanes.gathered, rest), has_more)
+                // As many are likely to come again.
+                let room = Vec::with_capacity(lanes.gathered.len());
+                let mut gathered = std::mem::replace(&mut lanes.gathered, room);
+                if gathered.len() > Self::TOGETHER {
+                    lanes.gathered = gathered.split_off(Self::TOGETHER);
+                }
+                (gathered, !lanes.gathered.is_empty())
             };
             if gathered.is_empty() {
                 return;
@@ -170,7 +172,7 @@ impl Combiner {
         gathered.sort_by_key(|waiting| waiting.item.kind as usize);
         let (items, askers): (Vec<_>, Vec<_>) =
             gathered.into_iter().map(|Waiting { item, answer }| (item, answer)).unzip();
-        let groups = self.groups(items);
+        let groups = self.groups(&items);
         match self.send(&groups, false).await {
             Ok(answers) => {
                 let mut apart = Vec::with_capacity(askers.len());
@@ -205,29 +207,26 @@ impl Combiner {
     }
 
     /// Puts together neighbours that one script does.
-    fn groups(&self, items: Vec<Item>) -> Vec<Vec<Item>> {
-        let is_spread = self.0.is_spread.load(Ordering::Relaxed);
-        let mut groups: Vec<Vec<Item>> = Vec::new();
-        let mut bytes = 0;
-        for item in items {
-            bytes += item.len();
-            let has_room = |group: &&mut Vec<Item>| {
-                !is_spread && group[0].kind == item.kind && group.len() < Self::ITEMS && bytes <= Self::BYTES
+    fn groups<'i>(&self, mut items: &'i [Item]) -> Vec<&'i [Item]> {
+        let most = if self.0.is_spread.load(Ordering::Relaxed) { 1 } else { Self::ITEMS };
+        let mut groups = Vec::new();
+        while let Some(first) = items.first() {
+            let mut bytes = 0;
+            let goes_along = |item: &&Item| {
+                bytes += item.len();
+                item.kind == first.kind && bytes <= Self::BYTES
             };
-            match groups.last_mut().filter(has_room) {
-                Some(group) => group.push(item),
-                None => {
-                    bytes = item.len();
-                    groups.push(vec![item]);
-                }
-            }
+            let count = items.iter().take(most).take_while(goes_along).count().max(1);
+            let (group, rest) = items.split_at(count);
+            groups.push(group);
+            items = rest;
         }
         groups
     }
 
     /// Sends groups in one round trip, and answers what each script answered. A server that does not know a script has
     /// done nothing, and is sent its text.
-    async fn send(&self, groups: &[Vec<Item>], text_first: bool) -> Result<Vec<Value>, Fault> {
+    async fn send(&self, groups: &[&[Item]], text_first: bool) -> Result<Vec<Value>, Fault> {
         let Shared { connection, scripts, .. } = &*self.0;
         let call = connection.begin();
         let commands = groups.iter().enumerate().map(|(place, group)| {
@@ -242,7 +241,7 @@ impl Combiner {
     }
 
     /// Sends again, item by item, what a Cluster refused to do together.
-    async fn send_apart(&self, call: Call, groups: &[Vec<Item>], mut answers: Vec<Value>) -> Result<Vec<Value>, Fault> {
+    async fn send_apart(&self, call: Call, groups: &[&[Item]], mut answers: Vec<Value>) -> Result<Vec<Value>, Fault> {
         let Shared { connection, scripts, .. } = &*self.0;
         for (group, answer) in groups.iter().zip(&mut answers) {
             if group.len() == 1 || !is_error(answer, "CROSSSLOT") {

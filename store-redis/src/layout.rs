@@ -30,7 +30,12 @@ impl Layout {
 
     /// The name of an entry, and of the channel of its hints.
     pub(crate) fn entry(&self, key: &Key) -> Vec<u8> {
-        let mut name = Vec::with_capacity(self.prefix.len() + TAG + 1 + key.as_bytes().len());
+        self.entry_with_room(key, 0)
+    }
+
+    /// The same, with room for so many bytes behind it.
+    pub(crate) fn entry_with_room(&self, key: &Key, room: usize) -> Vec<u8> {
+        let mut name = Vec::with_capacity(self.prefix.len() + TAG + 1 + key.as_bytes().len() + room);
         self.write_floor(key, &mut name);
         name.push(b':');
         name.extend_from_slice(key.as_bytes());
@@ -84,12 +89,10 @@ fn escape(text: &[u8], pattern: &mut Vec<u8>) {
     }
 }
 
-/// A value as it is stored, and as it is compared.
-pub(crate) fn stored(value: &[u8]) -> Vec<u8> {
-    let mut stored = Vec::with_capacity(1 + value.len());
+/// Writes a value as it is stored, and as it is compared.
+pub(crate) fn write_stored(value: &[u8], stored: &mut Vec<u8>) {
     stored.push(PLAIN);
     stored.extend_from_slice(value);
-    stored
 }
 
 /// The value of what is stored.
@@ -106,21 +109,10 @@ pub(crate) fn value_of(operation: &'static str, stored: Vec<u8>) -> Result<Bytes
     Ok(Bytes::from(stored).slice(start..))
 }
 
-/// What `set.lua` takes after the value.
-pub(crate) fn terms(expiry: Expiry) -> Terms {
-    let millis = |ttl: leasehold_core::Ttl| ttl.as_millis();
-    Terms {
-        first_ttl: expiry.first_ttl().map_or(0, millis),
-        idle: expiry.idle().map_or(0, millis),
-        at_most: expiry.at_most().map_or(0, millis),
-    }
-}
-
-/// An expiry in milliseconds; zero stands for none.
-pub(crate) struct Terms {
-    pub(crate) first_ttl: u64,
-    pub(crate) idle: u64,
-    pub(crate) at_most: u64,
+/// What `set.lua` takes after the value: the first ttl, how long it lives without a read, and how long at most, in
+/// milliseconds; zero stands for none.
+pub(crate) fn terms(expiry: Expiry) -> [u64; 3] {
+    [expiry.first_ttl(), expiry.idle(), expiry.at_most()].map(|ttl| ttl.map_or(0, |ttl| ttl.as_millis()))
 }
 
 #[cfg(test)]
@@ -185,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_was_not_written_here_is_corrupt_and_without_effect() {
-        assert_eq!(value_of("get", stored(b"")).unwrap(), Bytes::new());
+        assert_eq!(value_of("get", vec![PLAIN]).unwrap(), Bytes::new());
         assert_eq!(value_of("get", [&b"~00000000010000000000000000"[..], b"v"].concat()).unwrap(), "v");
         for foreign in [&b""[..], b"v", b"~1", b"\0"] {
             let error = value_of("get", foreign.to_vec()).unwrap_err();

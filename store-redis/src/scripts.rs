@@ -21,6 +21,13 @@ pub(crate) enum Kind {
     Remove,
 }
 
+impl Kind {
+    /// Whether it needs the floor of the entry's revisions.
+    pub(crate) fn mints(self) -> bool {
+        matches!(self, Self::TryAdd | Self::TryReplace | Self::Set)
+    }
+}
+
 /// A script, and the hash that the server knows it by.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -33,16 +40,14 @@ pub(crate) struct Script {
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) kind: Kind,
-    entry: Vec<u8>,
+    /// The name of the entry, and then the arguments, as they are sent.
+    bytes: Vec<u8>,
+    /// How many these are.
+    parts: usize,
+    /// Where each of them ends.
+    ends: [usize; Self::PARTS],
     /// How much of the entry's name is that of its floor.
     floor: Option<usize>,
-    arguments: Vec<Argument>,
-}
-
-#[derive(Debug)]
-enum Argument {
-    Text(Vec<u8>),
-    Number(u64),
 }
 
 macro_rules! script {
@@ -81,22 +86,21 @@ fn call<'i>(name: &str, script: &str, items: impl Iterator<Item = &'i Item> + Cl
     let (mut keys, mut arguments, mut bytes) = (0, 0, name.len() + script.len() + 4);
     for item in items.clone() {
         keys += 1 + usize::from(item.floor.is_some());
-        arguments += item.arguments.len();
+        arguments += item.parts - 1;
         bytes += item.len();
     }
     let mut command = Cmd::with_capacity(3 + keys + arguments, bytes);
     command.arg(name).arg(script).arg(keys);
-    for Item { entry, floor, .. } in items.clone() {
-        command.arg(entry.as_slice());
-        if let Some(floor) = floor {
-            command.arg(&entry[..*floor]);
+    for item in items.clone() {
+        command.arg(item.part(0));
+        if let Some(floor) = item.floor {
+            command.arg(&item.bytes[..floor]);
         }
     }
-    for argument in items.flat_map(|item| &item.arguments) {
-        match argument {
-            Argument::Text(text) => command.arg(text.as_slice()),
-            Argument::Number(number) => command.arg(*number),
-        };
+    for item in items {
+        for place in 1..item.parts {
+            command.arg(item.part(place));
+        }
     }
     command
 }
@@ -110,34 +114,32 @@ impl Script {
 }
 
 impl Item {
-    /// An item of a script that mints no revision.
-    pub(crate) fn on_entry(kind: Kind, entry: Vec<u8>) -> Self {
-        Self { kind, entry, floor: None, arguments: Vec::with_capacity(4) }
+    /// The entry, and the most arguments that a script takes of one item.
+    const PARTS: usize = 5;
+
+    /// An item without arguments so far. The name of the floor, where the script needs one, is the first so many bytes of
+    /// the entry's.
+    pub(crate) fn new(kind: Kind, entry: Vec<u8>, floor: Option<usize>) -> Self {
+        let mut ends = [0; Self::PARTS];
+        ends[0] = entry.len();
+        Self { kind, bytes: entry, ends, parts: 1, floor }
     }
 
-    /// An item of a script that does; the name of the floor is the first so many bytes of the entry's.
-    pub(crate) fn on_entry_and_floor(kind: Kind, entry: Vec<u8>, floor: usize) -> Self {
-        Self { floor: Some(floor), ..Self::on_entry(kind, entry) }
+    /// Takes what is written behind the bytes so far for one more argument.
+    pub(crate) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        self.ends[self.parts] = self.bytes.len();
+        self.parts += 1;
     }
 
-    pub(crate) fn text(mut self, text: Vec<u8>) -> Self {
-        self.arguments.push(Argument::Text(text));
-        self
-    }
-
-    pub(crate) fn number(mut self, number: u64) -> Self {
-        self.arguments.push(Argument::Number(number));
-        self
+    fn part(&self, place: usize) -> &[u8] {
+        let start = if place == 0 { 0 } else { self.ends[place - 1] };
+        &self.bytes[start..self.ends[place]]
     }
 
     /// About how many bytes it comes to.
     pub(crate) fn len(&self) -> usize {
-        let Self { kind: _, entry, floor, arguments } = self;
-        let arguments = arguments.iter().map(|argument| match argument {
-            Argument::Text(text) => text.len(),
-            Argument::Number(_) => 12,
-        });
-        entry.len() + floor.unwrap_or(0) + arguments.sum::<usize>()
+        self.bytes.len() + self.floor.unwrap_or(0)
     }
 }
 
@@ -164,9 +166,12 @@ mod tests {
     #[test]
     fn keys_come_before_arguments_and_each_in_the_order_of_the_items() {
         let item = |entry: &str, number| {
-            Item::on_entry_and_floor(Kind::TryAdd, entry.into(), 1).text(b"v".to_vec()).number(number)
+            let mut item = Item::new(Kind::TryAdd, entry.into(), Some(1));
+            item.push(|bytes| bytes.push(b'v'));
+            item.push(|bytes| bytes.push(number));
+            item
         };
-        let items = [item("a1", 1), item("b2", 2)];
+        let items = [item("a1", b'1'), item("b2", b'2')];
         let command = Scripts::new(0).by_hash(Kind::TryAdd, items.iter());
         let parts: Vec<_> = command
             .args_iter()

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::config::{RedisConfig, Settings};
 use crate::connection::Connection;
 use crate::error::{Fault, foreign_cursor, no_hints, refused, unexpected};
 use crate::hints::Subscriptions;
-use crate::layout::{Layout, Terms, stored, terms, value_of};
+use crate::layout::{Layout, terms, value_of, write_stored};
 use crate::scripts::{Item, Kind, Scripts};
 
 pub(crate) const NAME: &str = "redis";
@@ -187,18 +188,23 @@ impl Shared {
     }
 
     fn set_item(&self, key: &Key, value: &Bytes, expiry: Expiry) -> Item {
-        let Terms { first_ttl, idle, at_most } = terms(expiry);
-        self.on_entry_and_floor(Kind::Set, key).text(stored(value)).number(first_ttl).number(idle).number(at_most)
+        self.item(Kind::Set, key, &[value], &terms(expiry))
     }
 
-    fn on_entry(&self, kind: Kind, key: &Key) -> Item {
-        Item::on_entry(kind, self.layout.entry(key))
-    }
-
-    fn on_entry_and_floor(&self, kind: Kind, key: &Key) -> Item {
-        let entry = self.layout.entry(key);
-        let floor = self.layout.floor_of(&entry).len();
-        Item::on_entry_and_floor(kind, entry, floor)
+    fn item(&self, kind: Kind, key: &Key, values: &[&[u8]], numbers: &[u64]) -> Item {
+        const DIGITS: usize = 20;
+        let room = values.iter().map(|value| 1 + value.len()).sum::<usize>() + numbers.len() * DIGITS;
+        let entry = self.layout.entry_with_room(key, room);
+        let floor = kind.mints().then(|| self.layout.floor_of(&entry).len());
+        let mut item = Item::new(kind, entry, floor);
+        for value in values {
+            item.push(|bytes| write_stored(value, bytes));
+        }
+        for number in numbers {
+            // A vector takes whatever is written.
+            item.push(|bytes| drop(write!(bytes, "{number}")));
+        }
+        item
     }
 
     fn subscriptions(&self, operation: &'static str) -> Result<&Subscriptions, Error> {
@@ -220,7 +226,7 @@ impl AtomicStore for RedisStore {
     async fn try_add(&self, key: &Key, value: Bytes, ttl: Ttl) -> Result<AddOutcome, Error> {
         const OPERATION: &str = "try_add";
         self.0.check(OPERATION, &value)?;
-        let item = self.0.on_entry_and_floor(Kind::TryAdd, key).text(stored(&value)).number(ttl.as_millis());
+        let item = self.0.item(Kind::TryAdd, key, &[&value], &[ttl.as_millis()]);
         match self.0.run(OPERATION, item).await? {
             Value::Int(revision) => Ok(AddOutcome::Added(minted(OPERATION, revision)?)),
             held => match entry(OPERATION, held)? {
@@ -233,8 +239,7 @@ impl AtomicStore for RedisStore {
     async fn try_replace(&self, key: &Key, expected: &[u8], value: Bytes, ttl: Ttl) -> Result<ReplaceOutcome, Error> {
         const OPERATION: &str = "try_replace";
         self.0.check(OPERATION, &value)?;
-        let item = self.0.on_entry_and_floor(Kind::TryReplace, key);
-        let item = item.text(stored(expected)).text(stored(&value)).number(ttl.as_millis());
+        let item = self.0.item(Kind::TryReplace, key, &[expected, &value], &[ttl.as_millis()]);
         match self.0.run(OPERATION, item).await? {
             Value::Int(0) => Ok(ReplaceOutcome::NotApplied),
             Value::Int(revision) => Ok(ReplaceOutcome::Applied(minted(OPERATION, revision)?)),
@@ -244,19 +249,19 @@ impl AtomicStore for RedisStore {
 
     async fn try_remove(&self, key: &Key, expected: &[u8]) -> Result<Outcome, Error> {
         const OPERATION: &str = "try_remove";
-        let item = self.0.on_entry(Kind::TryRemove, key).text(stored(expected));
+        let item = self.0.item(Kind::TryRemove, key, &[expected], &[]);
         outcome(OPERATION, &self.0.run(OPERATION, item).await?)
     }
 
     async fn try_expire(&self, key: &Key, expected: &[u8], ttl: Ttl) -> Result<Outcome, Error> {
         const OPERATION: &str = "try_expire";
-        let item = self.0.on_entry(Kind::TryExpire, key).text(stored(expected)).number(ttl.as_millis());
+        let item = self.0.item(Kind::TryExpire, key, &[expected], &[ttl.as_millis()]);
         outcome(OPERATION, &self.0.run(OPERATION, item).await?)
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Entry>, Error> {
         const OPERATION: &str = "get";
-        entry(OPERATION, self.0.run(OPERATION, self.0.on_entry(Kind::Get, key)).await?)
+        entry(OPERATION, self.0.run(OPERATION, self.0.item(Kind::Get, key, &[], &[])).await?)
     }
 
     async fn watch(&self, key: &Key) -> Result<Hints, Error> {
@@ -277,12 +282,12 @@ impl CacheStore for RedisStore {
 
     async fn remove(&self, key: &Key) -> Result<Outcome, Error> {
         const OPERATION: &str = "remove";
-        outcome(OPERATION, &self.0.run(OPERATION, self.0.on_entry(Kind::Remove, key)).await?)
+        outcome(OPERATION, &self.0.run(OPERATION, self.0.item(Kind::Remove, key, &[], &[])).await?)
     }
 
     async fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Entry>>, Error> {
         const OPERATION: &str = "get_many";
-        let items = keys.iter().map(|key| self.0.on_entry(Kind::Get, key)).collect();
+        let items = keys.iter().map(|key| self.0.item(Kind::Get, key, &[], &[])).collect();
         let answers = self.0.run_many(OPERATION, items).await?;
         answers.into_iter().map(|answer| entry(OPERATION, answer)).collect()
     }
@@ -299,7 +304,7 @@ impl CacheStore for RedisStore {
 
     async fn remove_many(&self, keys: &[Key]) -> Result<Vec<Outcome>, Error> {
         const OPERATION: &str = "remove_many";
-        let items = keys.iter().map(|key| self.0.on_entry(Kind::Remove, key)).collect();
+        let items = keys.iter().map(|key| self.0.item(Kind::Remove, key, &[], &[])).collect();
         let answers = self.0.run_many(OPERATION, items).await?;
         answers.iter().map(|answer| outcome(OPERATION, answer)).collect()
     }
