@@ -24,6 +24,7 @@
 //! | `postgres-tls` | the same, over TLS | `postgres://…?sslmode=verify-full` |
 //! | `redis` | Redis and Valkey, for many machines | `redis://`, `redis+unix://` |
 //! | `redis-tls` | the same, over TLS | `rediss://` |
+//! | `encryption` | none: recorded answers of idempotent calls can be encrypted | |
 //! | `full` | all of them | |
 
 mod connect;
@@ -44,6 +45,8 @@ mod documents {
     mod readme {}
     #[doc = include_str!("../docs/leases.md")]
     mod leases {}
+    #[doc = include_str!("../docs/idempotency.md")]
+    mod idempotency {}
     #[doc = include_str!("../docs/writing-a-store.md")]
     mod writing_a_store {}
 }
