@@ -77,9 +77,10 @@ impl PostgresStore {
     /// As [`connect`](Self::connect).
     pub async fn connect_with(url: &str, config: PostgresConfig) -> Result<Self, Error> {
         let (config, options) = config.with_url(url)?;
-        // A plan that was made while the table was small is kept, and would read the whole table when it is large. A
-        // pooler passes on no such settings, but there no plan is kept.
-        let settings = [("enable_seqscan", "off"), ("jit", "off")];
+        // To plan a statement takes longer than to run it for a few items, so its plan is kept. One that was made while
+        // the table was small would read the whole table when it is large. A pooler passes on no such settings, but
+        // there no plan is kept.
+        let settings = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
         let options = if config.pgbouncer { options } else { options.options(settings) };
         let pool = PgPoolOptions::new()
             .max_connections(config.max_connections)
@@ -107,6 +108,7 @@ impl PostgresStore {
     /// A pool with `test_before_acquire` (the driver's default) costs a trip more for a statement. A connection keeps the
     /// plan of a statement until the table is analyzed anew: where no autovacuum does that, set `enable_seqscan` off in
     /// the options of the pool, as [`connect`](Self::connect) does, or a plan for a small table is used on a large one.
+    /// It also sets `plan_cache_mode` to `force_generic_plan`; without that the server plans some statements each time.
     ///
     /// # Errors
     ///

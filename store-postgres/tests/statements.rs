@@ -33,6 +33,7 @@ impl Counting {
         let server = PostgresServer::builder()
             .max_connections(100)
             .setting("shared_preload_libraries", "pg_stat_statements")
+            .setting("pg_stat_statements.track_planning", "on")
             .start()
             .await;
         server.psql("CREATE EXTENSION pg_stat_statements").await;
@@ -190,6 +191,20 @@ async fn a_statement_for_one_is_not_planned_anew_each_time() {
     assert_eq!(plans.len(), 2, "one for writes and one for reads");
     // The server plans five times before it decides.
     assert!(plans.iter().all(|(generic, custom)| *generic > 0 && *custom <= 5), "{plans:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nor_is_one_for_many_on_a_pool_of_the_stores_own() {
+    const ROUNDS: u64 = 30;
+    let server = Counting::start().await;
+    let locks = server.locks("planned", "hints=false&max_connections=2").await;
+    for _ in 0..ROUNDS {
+        release(acquire(&locks, "k", 8).await).await;
+    }
+    let sent = server.has_sent("planned", 2 * ROUNDS).await;
+    let plans = server.0.psql("SELECT sum(plans) FROM pg_stat_statements WHERE userid = 'planned'::regrole").await;
+    // Of two connections each plans the statement for one and that for many, if the warm-up had no need of it.
+    assert!(plans.parse::<u64>().unwrap() <= 4, "{plans} plans for {sent:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
