@@ -84,6 +84,10 @@ async fn main() {
         let rate = median(rates.iter().copied());
         println!("  {name:23} {rate:8.0} pairs/s, to pgbench same {:.2}, plain {:.2}", to(&same), to(&plain));
     }
+    for (with, without) in [(0, 1), (3, 4)] {
+        let ratio = median(rates[with].iter().zip(&rates[without]).map(|(with, without)| with / without));
+        println!("  {} to {}: {ratio:.2}", stores[with].0, stores[without].0);
+    }
 }
 
 async fn connect(server: &PostgresServer, parameters: &str) -> PostgresStore {
