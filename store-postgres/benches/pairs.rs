@@ -6,7 +6,8 @@
 //! does falls on all of them; what counts is the median of the ratios of neighbouring rounds. pgbench runs two scripts, each
 //! with two statements a pair: `same` is the store's own statement for one item, as the server saw it, and `plain` is
 //! the least that could be written by hand for a lease with a rising token. Each number of its clients is tried first, and
-//! the best of them takes part in the rounds.
+//! the best of them takes part in the rounds. The processor time of server and client together is what tells on a machine
+//! that others use as well: there 64 processes of pgbench get more of it than a few connections.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,10 +63,15 @@ async fn main() {
     for round in 0..=rounds {
         let mut measured = Vec::new();
         for (_, work, store) in &stores {
-            measured.push(measure(*work, store).await);
+            let before = processor_micros(&server);
+            let (pairs, rate) = measure(*work, store).await;
+            measured.push(Round { rate, micros: (processor_micros(&server) - before) / pairs });
         }
-        let [of_same, of_plain] = [(&scripts.same, best[0]), (&scripts.plain, best[1])]
-            .map(|(script, clients)| script.run(&server, clients, LONG_ENOUGH).expect("as it had at first"));
+        let [of_same, of_plain] = [(&scripts.same, best[0]), (&scripts.plain, best[1])].map(|(script, clients)| {
+            let before = processor_micros(&server);
+            let (pairs, rate) = script.run(&server, clients, LONG_ENOUGH).expect("as it had at first");
+            Round { rate, micros: (processor_micros(&server) - before) / pairs }
+        });
         // The first round warms up.
         if round > 0 {
             rates.iter_mut().zip(measured).for_each(|(rates, rate)| rates.push(rate));
@@ -75,19 +81,66 @@ async fn main() {
     }
     let durable = server.psql("SHOW fsync; SHOW synchronous_commit").await.replace('\n', ", ");
     println!("postgres pairs: {TASKS} tasks, {rounds} rounds; fsync, synchronous_commit: {durable}");
-    for (name, rates, clients) in [("same", &same, best[0]), ("plain", &plain, best[1])] {
-        let rate = median(rates.iter().copied());
-        println!("  pgbench {name:15} {rate:8.0} pairs/s, at {clients} clients");
+    for (name, rounds, clients) in [("same", &same, best[0]), ("plain", &plain, best[1])] {
+        println!("  pgbench {name:15} {} at {clients} clients", Round::median(rounds));
     }
-    for ((name, _, _), rates) in stores.iter().zip(&rates) {
-        let to = |peer: &[f64]| median(rates.iter().zip(peer).map(|(rate, peer)| rate / peer));
-        let rate = median(rates.iter().copied());
-        println!("  {name:23} {rate:8.0} pairs/s, to pgbench same {:.2}, plain {:.2}", to(&same), to(&plain));
+    for ((name, _, _), rounds) in stores.iter().zip(&rates) {
+        let (same, plain) = (Round::ratio(rounds, &same), Round::ratio(rounds, &plain));
+        println!("  {name:23} {} to pgbench same {same:.2}, plain {plain:.2}", Round::median(rounds));
     }
     for (with, without) in [(0, 1), (3, 4)] {
-        let ratio = median(rates[with].iter().zip(&rates[without]).map(|(with, without)| with / without));
+        let ratio = Round::ratio(&rates[with], &rates[without]);
         println!("  {} to {}: {ratio:.2}", stores[with].0, stores[without].0);
     }
+}
+
+#[derive(Clone)]
+struct Round {
+    /// Pairs in a second.
+    rate: f64,
+    /// Processor time of a pair, of the server and its clients.
+    micros: f64,
+}
+
+impl Round {
+    fn median(rounds: &[Self]) -> String {
+        let of = |of: fn(&Self) -> f64| median(rounds.iter().map(of));
+        format!("{:8.0} pairs/s, {:6.0} us of processor time each,", of(|round| round.rate), of(|round| round.micros))
+    }
+
+    fn ratio(rounds: &[Self], to: &[Self]) -> f64 {
+        median(rounds.iter().zip(to).map(|(round, to)| round.rate / to.rate))
+    }
+}
+
+/// The processor time so far of this process, of pgbench where it has ended, and of the server with all its processes;
+/// zero where there is no `/proc`.
+fn processor_micros(server: &PostgresServer) -> f64 {
+    const MICROS_A_TICK: f64 = 10_000.0;
+    let stat = |process: &str| std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // After the name, which may have spaces and ends with a bracket.
+    let fields = |stat: &str| -> Vec<f64> {
+        stat.rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .map(|field| field.parse().unwrap_or(0.0))
+            .collect()
+    };
+    let postmaster = server.pid().expect("it runs");
+    let mut ticks = 0.0;
+    for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let fields = fields(&stat(&process.file_name().to_string_lossy()));
+        let [_, parent, ..] = fields[..] else { continue };
+        let is = |id: u32| process.file_name().to_string_lossy() == id.to_string();
+        if is(postmaster) || is(std::process::id()) {
+            // With the children that have ended.
+            ticks += fields.iter().skip(11).take(4).sum::<f64>();
+        } else if parent == f64::from(postmaster) {
+            ticks += fields.iter().skip(11).take(2).sum::<f64>();
+        }
+    }
+    ticks * MICROS_A_TICK
 }
 
 async fn connect(server: &PostgresServer, parameters: &str) -> PostgresStore {
@@ -95,8 +148,8 @@ async fn connect(server: &PostgresServer, parameters: &str) -> PostgresStore {
     PostgresStore::connect(&url).await.expect("a server")
 }
 
-/// Pairs in a second.
-async fn measure(work: Work, store: &PostgresStore) -> f64 {
+/// Pairs, and how many in a second.
+async fn measure(work: Work, store: &PostgresStore) -> (f64, f64) {
     let locks = Locks::new(store.clone());
     let started = Instant::now();
     let tasks: Vec<_> = (0..TASKS)
@@ -109,7 +162,7 @@ async fn measure(work: Work, store: &PostgresStore) -> f64 {
     for task in tasks {
         pairs += task.await.expect("a task that does not panic");
     }
-    f64::from(pairs) / started.elapsed().as_secs_f64()
+    (f64::from(pairs), f64::from(pairs) / started.elapsed().as_secs_f64())
 }
 
 async fn leases(locks: Locks, task: usize) -> u32 {
@@ -164,13 +217,14 @@ impl Scripts {
 
 impl Script {
     fn best_clients(&self, server: &PostgresServer) -> usize {
-        let rate = |clients| median((0..3).map(|_| self.run(server, clients, LONG_ENOUGH).unwrap_or(0.0)));
+        let rate =
+            |clients| median((0..3).map(|_| self.run(server, clients, LONG_ENOUGH).map_or(0.0, |(_, rate)| rate)));
         let rates = CLIENTS.map(|clients| (clients, rate(clients)));
         rates.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("there are some").0
     }
 
-    /// Pairs in a second; nothing if the time was over before so many had connected.
-    fn run(&self, server: &PostgresServer, clients: usize, length: &[&str]) -> Option<f64> {
+    /// Pairs, and how many in a second; nothing if the time was over before so many had connected.
+    fn run(&self, server: &PostgresServer, clients: usize, length: &[&str]) -> Option<(f64, f64)> {
         let mut pgbench = Command::new(server.program("pgbench"));
         pgbench.args(["--no-vacuum", "--protocol=prepared", "--jobs=2", &format!("--client={clients}")]);
         // As the store has them.
@@ -183,7 +237,10 @@ impl Script {
             output.status.success() && said.contains("transactions actually processed"),
             "pgbench: {said}{complaint}"
         );
-        said.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok())
+        let number = |name: &str| -> Option<f64> {
+            said.lines().find_map(|line| line.strip_prefix(name)?.split([' ', '/']).next()?.parse().ok())
+        };
+        Some((number("number of transactions actually processed: ")?, number("tps = ")?))
     }
 
     /// One that did nothing would be fast: a pair has to write twice, and leave a tombstone each client.
