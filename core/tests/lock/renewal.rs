@@ -64,6 +64,8 @@ async fn renewal_survives_an_outage_shorter_than_the_lease() {
 async fn one_hung_renewal_delays_no_other() {
     let rig = Rig::with_plan(Plan::none().nth(Operation::TryExpire, 1, Fault::Hang));
     let hung = rig.a.lock("hung").ttl(seconds(3.0)).acquire().await.unwrap();
+    // So that it is due before the others.
+    sleep(seconds(0.01)).await;
     let others: Vec<_> =
         futures_util::future::join_all((0..20).map(|n| rig.a.lock(format!("n{n}")).ttl(seconds(3.0)).acquire()))
             .await
