@@ -13,6 +13,10 @@ use crate::subject::{Subject, base, key, long};
 use crate::timing::{Round, Span, measured};
 use crate::verdict::{Stop, Verdict, ensure, ensure_matches};
 
+mod faults;
+
+pub(super) use faults::survive_every_single_fault;
+
 pub(super) async fn have_one_holder_at_a_time(subject: &Subject) -> Verdict {
     const TASKS: usize = 8;
     const TURNS: u32 = 4;

@@ -20,6 +20,7 @@ mod get;
 mod handles;
 mod hints;
 mod histories;
+mod idempotency;
 mod keys;
 mod leases;
 mod remove;
@@ -27,6 +28,7 @@ mod revisions;
 mod scan;
 mod set;
 mod shared;
+mod single_faults;
 mod sliding;
 mod try_add;
 mod try_expire;
@@ -284,6 +286,33 @@ groups! {
         are_kept_after_their_release_if_asked,
         are_given_back_when_their_acquisition_is_dropped,
         tell_who_holds_them,
+        survive_every_single_fault,
+    }
+    idempotency {
+        runs_the_work_once_among_many,
+        replays_the_first_answer,
+        takes_two_trips_and_a_replay_one,
+        another_operation_and_another_payload_are_refused,
+        scopes_never_meet,
+        a_late_completion_overwrites_nothing,
+        a_late_failure_frees_nothing,
+        a_late_renewal_renews_nothing,
+        long_work_keeps_its_claim,
+        a_failed_call_runs_again_at_once,
+        after_a_crash_the_work_runs_again,
+        the_outcome_is_unknown_after_a_crash_if_asked,
+        an_unknown_outcome_is_for_operators,
+        who_waits_replays_the_answer,
+        who_waits_claims_what_is_given_up,
+        an_answer_lives_for_its_ttl,
+        an_answer_outlives_its_claim,
+        an_answer_of_any_length_is_the_only_one,
+        leaves_only_its_record_behind,
+        a_begin_that_is_dropped_is_given_back,
+        claims_have_rising_tokens [REVISIONS],
+        tells_who_claimed_a_call,
+        every_record_is_listed [CACHE],
+        survives_every_single_fault,
     }
     fence {
         refuses_an_older_token,
