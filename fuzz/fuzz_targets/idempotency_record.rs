@@ -25,7 +25,12 @@ struct Input {
 enum Stored {
     Bytes(Vec<u8>),
     /// Bytes drawn at random hardly ever get past the first few; a record that was changed does.
-    Record { state: State, changes: Vec<(u16, u8)>, kept: u16, tail: Vec<u8> },
+    Record {
+        state: State,
+        changes: Vec<(u16, u8)>,
+        kept: u16,
+        tail: Vec<u8>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Arbitrary)]
