@@ -8,35 +8,37 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         revisions::rise_across_replacement  revisions::rise_across_removal  revisions::rise_across_expiry
         revisions::rise_across_sets  revisions::rise_for_all_handles  revisions::are_never_given_twice
         revisions::come_in_the_order_of_owners  revisions::come_in_the_order_of_swaps
-        batches::set_many_numbers_its_writes_in_order  leases::have_rising_tokens  fence::goes_by_the_tokens_of_leases
+        batches::set_many_numbers_its_writes_in_order  leases::have_rising_tokens  leases::survive_every_single_fault
+        idempotency::claims_have_rising_tokens  fence::goes_by_the_tokens_of_leases
         histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (RevisionsGoBackAfterRemoval, "
         revisions::rise_across_removal  revisions::rise_across_sets  revisions::rise_for_all_handles
         revisions::are_never_given_twice  revisions::come_in_the_order_of_owners  leases::have_rising_tokens
-        fence::goes_by_the_tokens_of_leases  histories::of_the_primitives_have_an_order
-        histories::of_the_whole_store_have_an_order
+        leases::survive_every_single_fault  idempotency::claims_have_rising_tokens  fence::goes_by_the_tokens_of_leases
+        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (RevisionsGoBackAfterExpiry, "
-        revisions::rise_across_expiry  histories::of_the_primitives_have_an_order
+        revisions::rise_across_expiry  leases::survive_every_single_fault  histories::of_the_primitives_have_an_order
         histories::of_the_whole_store_have_an_order
     "),
     (RevisionsAreCountedByHandle, "
-        revisions::rise_for_all_handles  leases::have_rising_tokens  histories::of_the_primitives_have_an_order
+        revisions::rise_for_all_handles  leases::have_rising_tokens  leases::survive_every_single_fault
+        idempotency::claims_have_rising_tokens  histories::of_the_primitives_have_an_order
         histories::of_the_whole_store_have_an_order
     "),
     (RevisionsAreMilliseconds, "
         revisions::rise_across_replacement  revisions::rise_across_removal  revisions::rise_across_sets
         revisions::rise_for_all_handles  revisions::are_never_given_twice  revisions::come_in_the_order_of_owners
-        revisions::come_in_the_order_of_swaps  batches::set_many_numbers_its_writes_in_order
-        leases::have_rising_tokens  fence::goes_by_the_tokens_of_leases  histories::of_the_primitives_have_an_order
-        histories::of_the_whole_store_have_an_order
+        revisions::come_in_the_order_of_swaps  batches::set_many_numbers_its_writes_in_order  leases::have_rising_tokens
+        leases::survive_every_single_fault  idempotency::claims_have_rising_tokens  fence::goes_by_the_tokens_of_leases
+        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (RevisionsOfSetsAreTheirOwn, "
         revisions::rise_across_sets  batches::set_many_numbers_its_writes_in_order
         histories::of_the_whole_store_have_an_order
     "),
-    (RevisionsAreMintedBeforeTheWrite, "revisions::come_in_the_order_of_owners"),
+    (RevisionsAreMintedBeforeTheWrite, "revisions::come_in_the_order_of_owners leases::survive_every_single_fault"),
     (RevisionsAreNearTheLimit, "revisions::leave_room_to_rise"),
     (RevisionsOfABatchAreTurnedAround, "batches::set_many_numbers_its_writes_in_order"),
 
@@ -63,7 +65,7 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
     (HintsStayInTheirHandle, "hints::another_handle_hears"),
     (OnlyTheLastListenerHears, "hints::all_who_listen_hear"),
     (ListenerThatLeavesTakesTheOthersAlong, "hints::who_stops_listening_disturbs_nobody"),
-    (UnreadHintsBlockWriters, "hints::who_does_not_read_holds_nobody_up"),
+    (UnreadHintsBlockWriters, "hints::who_does_not_read_holds_nobody_up leases::survive_every_single_fault"),
     (HintsNameEveryKey, "hints::each_of_a_batch_is_heard hints::name_only_what_is_listened_for"),
     (PrefixHintsNameEveryKey, "hints::a_prefix_names_only_its_keys"),
     (PrefixHintsLeaveTheNamespace, "hints::the_empty_prefix_hears_all_of_the_namespace"),
@@ -117,7 +119,10 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         batches::get_many_answers_in_order  batches::set_many_gives_each_its_own_end  batches::of_a_thousand_are_whole
         histories::of_the_whole_store_have_an_order
     "),
-    (GetManyTellsNoTimeLeft, "batches::get_many_tells_the_time_left histories::of_the_whole_store_have_an_order"),
+    (GetManyTellsNoTimeLeft, "
+        batches::get_many_tells_the_time_left  idempotency::every_record_is_listed
+        histories::of_the_whole_store_have_an_order
+    "),
     (SetManyKeepsTheFirstOfTwo, "
         batches::set_many_leaves_the_last_of_two  batches::set_many_numbers_its_writes_in_order
     "),
@@ -162,7 +167,9 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
     (ScanFoldsCase, "scan::tells_case_apart"),
     (ScanLeavesTheNamespace, "scan::with_the_empty_prefix_stays_in_the_namespace"),
     (ScanShowsWhatExpired, "scan::shows_nothing_expired"),
-    (ScanShowsWhatWasRemoved, "scan::shows_nothing_removed leases::leave_nothing_behind"),
+    (ScanShowsWhatWasRemoved, "
+        scan::shows_nothing_removed  leases::leave_nothing_behind  idempotency::leaves_only_its_record_behind
+    "),
     (ScanShowsEscapedKeys, "
         keys::case_counts  keys::unicode_is_not_normalized  keys::unicode_comes_back  keys::the_longest_are_told_apart
         keys::quotes_and_slashes_are_letters  keys::drawn_at_random_stay_apart  scan::takes_wildcards_as_letters
@@ -176,9 +183,18 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         revisions::rise_for_all_handles  hints::another_handle_hears  handles::of_one_namespace_share_the_data
         handles::see_each_others_writes_at_once  handles::exclude_each_other  handles::outlive_each_other
         leases::have_one_holder_at_a_time  leases::have_rising_tokens  leases::are_released_by_their_holder_only
-        leases::are_lost_before_another_gets_them  leases::are_kept_by_renewal
-        leases::go_to_who_waits_after_a_release  leases::are_kept_after_their_release_if_asked
-        leases::tell_who_holds_them  histories::of_the_primitives_have_an_order
+        leases::are_lost_before_another_gets_them  leases::are_kept_by_renewal  leases::go_to_who_waits_after_a_release
+        leases::are_kept_after_their_release_if_asked  leases::tell_who_holds_them  leases::survive_every_single_fault
+        idempotency::runs_the_work_once_among_many  idempotency::replays_the_first_answer
+        idempotency::another_operation_and_another_payload_are_refused  idempotency::scopes_never_meet
+        idempotency::a_late_completion_overwrites_nothing  idempotency::a_late_failure_frees_nothing
+        idempotency::long_work_keeps_its_claim  idempotency::after_a_crash_the_work_runs_again
+        idempotency::the_outcome_is_unknown_after_a_crash_if_asked  idempotency::an_unknown_outcome_is_for_operators
+        idempotency::who_waits_replays_the_answer  idempotency::who_waits_claims_what_is_given_up
+        idempotency::an_answer_lives_for_its_ttl  idempotency::an_answer_outlives_its_claim
+        idempotency::an_answer_of_any_length_is_the_only_one  idempotency::claims_have_rising_tokens
+        idempotency::tells_who_claimed_a_call  idempotency::every_record_is_listed
+        idempotency::survives_every_single_fault  histories::of_the_primitives_have_an_order
         histories::of_the_whole_store_have_an_order
     "),
     (DroppedHandleTakesTheData, "handles::outlive_each_other"),
@@ -193,6 +209,8 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         cancellation::get_may_be_dropped  cancellation::watch_may_be_dropped  cancellation::set_may_be_dropped
         cancellation::remove_may_be_dropped  cancellation::batches_may_be_dropped  cancellation::scan_may_be_dropped
         cancellation::hundreds_may_be_dropped  leases::are_given_back_when_their_acquisition_is_dropped
+        leases::survive_every_single_fault  idempotency::a_begin_that_is_dropped_is_given_back
+        idempotency::survives_every_single_fault
     "),
-    (PermitIsGoneWhenDropped, "cancellation::hundreds_may_be_dropped"),
+    (PermitIsGoneWhenDropped, "cancellation::hundreds_may_be_dropped leases::survive_every_single_fault"),
 ];
