@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use arbitrary::Arbitrary;
 use leasehold_core::idempotency::{Begin, Call, Idempotency, PayloadKeys, RecordInfo, RecordState, Replay, Scope};
+use leasehold_core::lock::Nonce;
 use leasehold_core::{AtomicStore, CacheStore, Code, Error, ErrorKind, Expiry, Ttl};
 use leasehold_memory::MemoryStore;
 use libfuzzer_sys::fuzz_target;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 
 #[derive(Debug, Arbitrary)]
 struct Input {
@@ -41,11 +42,11 @@ enum State {
     Unkept,
 }
 
-thread_local! {
-    static RUNTIME: Runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
-}
-
-fuzz_target!(|input: Input| RUNTIME.with(|runtime| runtime.block_on(judge(input))));
+fuzz_target!(|input: Input| {
+    // A new one each time, so that nothing that runs on in the background piles up.
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+    runtime.block_on(judge(input));
+});
 
 async fn judge(Input { stored, ttl_millis, has_first_level }: Input) {
     let stored = match stored {
@@ -92,7 +93,8 @@ fn agree(seen: &Result<RecordInfo, Error>, begun: &Result<Replay, Error>, stored
             assert_eq!(code, Some(Code::NotReplayable), "what cannot be read is not answered");
         }
         Ok(record) => {
-            assert_eq!(record.nonce.as_bytes(), &stored[7..23]);
+            let nonce = stored[7..23].try_into().expect("16 bytes");
+            assert_eq!(record.nonce, Nonce::from_bytes(nonce));
             let operation = record.operation.as_bytes();
             assert!(stored[65..].starts_with(operation), "an operation that is not there: {record:?}");
             let rest = &stored[65 + operation.len()..];
