@@ -30,12 +30,12 @@ pub struct Claim {
     in_progress_ttl: Ttl,
     settle_for: Duration,
     lease: Lease,
-    /// Whether another sending of its marker may still land once its key is free.
-    ghost: bool,
+    /// What another sending of its marker may still place once its key is free.
+    ghost: Option<Bytes>,
 }
 
 impl Claim {
-    pub(super) fn new(terms: &Terms, mut lease: Lease, ghost: bool) -> Self {
+    pub(super) fn new(terms: &Terms, mut lease: Lease, ghost: Option<Bytes>) -> Self {
         lease.forgo_when_dropped(true);
         let Terms { once, key, operation, fingerprint, plan, in_progress_ttl, record_ttl, policy } = terms;
         let header = Header {
@@ -207,8 +207,8 @@ impl Claim {
     pub async fn abandon(self) -> Result<Release, Error> {
         let Self { once, key, marker_ttl, lease, ghost, .. } = self;
         let leases = &once.0.leases;
-        if ghost {
-            leases.reclaim(&key, lease.value().clone(), marker_ttl);
+        if let Some(ghost) = ghost {
+            leases.reclaim(&key, ghost, marker_ttl);
         }
         leases.answered_by(Instant::now() + LIMIT, "abandon", lease.release()).await
     }

@@ -27,8 +27,8 @@ pub(crate) enum Placed {
     /// It is held.
     Ours {
         lease: Lease,
-        /// Whether an earlier sending of the same bid may still be on its way.
-        ghost: bool,
+        /// What an earlier sending may still place, once the key is free.
+        ghost: Option<Bytes>,
     },
     /// Something else is there.
     Theirs(Entry),
@@ -68,9 +68,12 @@ impl Place<'_> {
                 if sending < sendings { sent.instant() + plan.valid_for / sendings * sending } else { worthless };
             let answer = locks.store().try_add(key, mine.value.clone(), plan.ttl);
             match locks.answered_by(limit.min(share), operation, answer).await {
-                Ok(AddOutcome::Added(revision)) => return self.granted(mine, sent, revision, doubt, sending > 1),
+                Ok(AddOutcome::Added(revision)) => {
+                    let ghost = (sending > 1).then(|| mine.value.clone());
+                    return self.granted(mine, sent, revision, doubt, ghost);
+                }
                 Ok(AddOutcome::Exists(entry)) if entry.value == mine.value => {
-                    return self.adopt(&mine, bid(), doubt, sending > 1).await;
+                    return self.adopt(mine, bid(), doubt, sending > 1).await;
                 }
                 Ok(AddOutcome::Exists(entry)) => {
                     // An earlier sending may still land, once what is there has gone.
@@ -83,8 +86,10 @@ impl Place<'_> {
                     tracing::debug!(%key, %error, "a bid of unknown outcome is sent again");
                     sending += 1;
                 }
+                // Of an earlier sending nobody knows.
+                Err(error) if sending > 1 => return Err(error.with_effect(Effect::Unknown)),
                 Err(error) => {
-                    if error.effect() == Effect::None && sending == 1 {
+                    if error.effect() == Effect::None {
                         drop(doubt.resolve());
                     }
                     return Err(error);
@@ -99,7 +104,7 @@ impl Place<'_> {
         sent: Moment,
         revision: Revision,
         doubt: Doubt<'_>,
-        ghost: bool,
+        ghost: Option<Bytes>,
     ) -> Result<Placed, Error> {
         let Self { locks, key, resource, plan, operation } = *self;
         let now = locks.now();
@@ -129,7 +134,7 @@ impl Place<'_> {
 
     /// Our own value is there already: the request was sent twice. The first sending was the grant, and its token never
     /// reached us, so the lease starts anew under a fresh nonce.
-    async fn adopt(&self, mine: &Bid, fresh: Bid, doubt: Doubt<'_>, ghost: bool) -> Result<Placed, Error> {
+    async fn adopt(&self, mine: Bid, fresh: Bid, doubt: Doubt<'_>, resent: bool) -> Result<Placed, Error> {
         let Self { locks, key, plan, operation, .. } = *self;
         let sent = locks.now();
         let renewed_doubt = Doubt::about(locks, key, fresh.value.clone(), plan.ttl);
@@ -137,7 +142,7 @@ impl Place<'_> {
         match locks.answered_by(sent.instant() + plan.valid_for, operation, answer).await {
             Ok(ReplaceOutcome::Applied(revision)) => {
                 drop(doubt.resolve());
-                self.granted(fresh, sent, revision, renewed_doubt, ghost)
+                self.granted(fresh, sent, revision, renewed_doubt, resent.then_some(mine.value))
             }
             // It has ended meanwhile. Whoever is there now is not known, and neither value is ours to keep.
             Ok(ReplaceOutcome::NotApplied) => {
