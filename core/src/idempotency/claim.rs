@@ -207,9 +207,9 @@ impl Claim {
     pub async fn abandon(self) -> Result<Release, Error> {
         let Self { once, key, marker_ttl, lease, ghost, .. } = self;
         let leases = &once.0.leases;
-        if let Some(ghost) = ghost {
-            leases.reclaim(&key, ghost, marker_ttl);
-        }
+        // Reclaimed once this is dropped, and no sooner: beside the release it could remove what the release is about,
+        // which would say that the claim was lost, and be content before the other sending has landed.
+        let _ghost = ghost.map(|ghost| leases.doubt(&key, ghost, marker_ttl));
         leases.answered_by(Instant::now() + LIMIT, "abandon", lease.release()).await
     }
 

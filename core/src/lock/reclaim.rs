@@ -28,7 +28,7 @@ pub(super) fn release(hold: &Arc<Hold>) {
 
 /// An acquisition between its request and its answer. Dropped before the answer is known, it reclaims what the store
 /// may have granted: an error of unknown effect and a future that is dropped midway come to the same.
-pub(super) struct Doubt<'a> {
+pub(crate) struct Doubt<'a> {
     locks: &'a Locks,
     key: &'a Key,
     value: Bytes,
@@ -74,9 +74,9 @@ impl Drop for Doubt<'_> {
 }
 
 impl Locks {
-    /// Reclaims, in the background, what may still land under a key: a value that was sent more than once.
-    pub(crate) fn reclaim(&self, key: &Key, value: Bytes, ttl: Ttl) {
-        drop(Doubt::about(self, key, value, ttl));
+    /// A value that was sent more than once and may still land under a key: dropped, it is reclaimed in the background.
+    pub(crate) fn doubt<'a>(&'a self, key: &'a Key, value: Bytes, ttl: Ttl) -> Doubt<'a> {
+        Doubt::about(self, key, value, ttl)
     }
 
     /// Removes a value of ours in the background, if it is still there.

@@ -1,5 +1,6 @@
 use leasehold_conformance::{Fault, Operation, Plan};
 use leasehold_core::idempotency::{Answer, Completion};
+use leasehold_core::lock::Release;
 use leasehold_core::{Code, Effect, ErrorKind};
 use tokio::time::sleep;
 
@@ -65,6 +66,17 @@ async fn what_was_sent_twice_and_given_up_leaves_nothing_though_the_first_lands_
         assert_eq!(rig.record().await, None, "the first sending has landed, and was reclaimed");
         rig.a.close().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_twice_is_given_up_before_it_is_reclaimed() {
+    // Were the reclaim to overtake the release, it would find the claim's own marker and look no further.
+    let plan = Plan::none().nth(Operation::TryAdd, 1, Fault::ApplyLate(seconds(20.0)));
+    let rig = Rig::with_plan(plan.nth(Operation::TryRemove, 1, Fault::DelayRequest(seconds(0.1))));
+    assert_eq!(claimed(call(&rig.a)).await.abandon().await.unwrap(), Release::Released);
+    sleep(seconds(21.5)).await;
+    assert_eq!(rig.record().await, None, "the first sending has landed, and was reclaimed");
+    rig.a.close().await;
 }
 
 #[tokio::test(start_paused = true)]
