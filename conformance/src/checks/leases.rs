@@ -251,6 +251,7 @@ async fn got(locks: &Locks, resource: &str) -> Verdict<Lease> {
     loop {
         match locks.lock(resource).ttl(long().into()).wait(Duration::from_millis(500)).acquire().await {
             Ok(lease) => return Ok(lease),
+            // A store that is slow for once has not answered within the wait.
             Err(error)
                 if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Timeout) && began.elapsed() < PATIENCE => {}
             Err(error) => return Err(error.into()),

@@ -30,7 +30,8 @@ pub(crate) async fn survives_every_single_fault(subject: &Subject) -> Verdict {
         let builder = Idempotency::builder(life.link.clone()).record_ttl(long().as_duration()).after_crash(policy);
         let builder = builder.in_progress_ttl(life.ttl.as_duration()).transport_gives_up_after(life.longest_journey());
         let one = One { life, once: builder.build(), rival: &rival, policy, seen: Seen::default() };
-        let (round, ()) = tokio::try_join!(one.lives(), one.is_contested())?;
+        let before = claimed(call(&rival, &life.key)).await?;
+        let (round, ()) = tokio::try_join!(one.lives(before), one.is_contested())?;
         Ok(round)
     })
     .await
@@ -62,15 +63,14 @@ struct Seen {
 const ANSWER: &str = "the answer";
 
 impl One<'_> {
-    async fn lives(&self) -> Verdict<Round> {
-        let round = self.makes_the_call().await;
+    async fn lives(&self, before: Claim) -> Verdict<Round> {
+        let round = self.makes_the_call(before).await;
         self.seen.is_over.set(true);
         round
     }
 
-    async fn makes_the_call(&self) -> Verdict<Round> {
+    async fn makes_the_call(&self, before: Claim) -> Verdict<Round> {
         let Self { life, once, seen, .. } = self;
-        let before = claimed(call(self.rival, &life.key)).await?;
         let giving_up = async {
             let began = Instant::now();
             // It is to be waited for, which takes two calls.

@@ -35,7 +35,9 @@ pub(crate) async fn survive_every_single_fault(subject: &Subject) -> Verdict {
             last: Cell::new(None),
             is_over: Cell::new(false),
         };
-        let (round, ()) = tokio::try_join!(one.lives(), one.is_contested())?;
+        let before = acquired(rival.lock(&life.key)).await?;
+        one.note(&before)?;
+        let (round, ()) = tokio::try_join!(one.lives(before), one.is_contested())?;
         Ok(round)
     })
     .await
@@ -54,16 +56,14 @@ struct One<'l> {
 }
 
 impl One<'_> {
-    async fn lives(&self) -> Verdict<Round> {
-        let round = self.holds().await;
+    async fn lives(&self, before: Lease) -> Verdict<Round> {
+        let round = self.holds(before).await;
         self.is_over.set(true);
         round
     }
 
-    async fn holds(&self) -> Verdict<Round> {
+    async fn holds(&self, before: Lease) -> Verdict<Round> {
         let Self { life, locks, rival, .. } = self;
-        let before = acquired(rival.lock(&life.key)).await?;
-        self.note(&before)?;
         let releasing = async {
             let began = Instant::now();
             // It is to be waited for, which takes two calls.
