@@ -5,10 +5,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use leasehold_core::{AtomicStore, Key, Ttl};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::faulty::{Fault, Faulty, Operation, Plan};
 use crate::subject::{Subject, key, millis};
@@ -73,13 +72,13 @@ pub(super) async fn under_every_single_fault<V: Copy + Debug>(
             }
         }
     }
+    let most_at_once = most_at_once(subject, millis(SHORTEST)).await?;
     let mut last = String::new();
     for doubled in 0..=2 {
         let ttl = millis(SHORTEST << doubled);
-        let (live, count) = (&live, cases.len() as u32);
-        // All at once, so that it takes seconds and not minutes; one after the other, so that they are not all about to do
-        // the same.
-        let lives = (0..count).zip(cases).map(|(number, case)| async move {
+        let (live, count) = (&live, most_at_once.min(cases.len()) as u32);
+        // Those that begin together begin one after the other, so that they are not all about to do the same.
+        let lives = (0..).zip(cases).map(|(number, case)| async move {
             let (variant, operation, nth, fault) = case;
             let fault = faults(ttl)[fault];
             let described = format!("{variant:?}, {operation} {nth}: {fault:?}");
@@ -87,7 +86,7 @@ pub(super) async fn under_every_single_fault<V: Copy + Debug>(
             link.follow(Plan::none().nth(operation, nth, fault));
             // A life that was too slow to judge by may have left something.
             let key = key(&format!("{described}, {ttl:?}").replace(' ', "-"));
-            sleep(ttl.as_duration() * number / count).await;
+            sleep(ttl.as_duration() * (number % count) / count).await;
             let life = Life { link, key, ttl, operation, nth, fault };
             match live(&life, variant).await {
                 // A fault that was never met proves nothing.
@@ -97,14 +96,40 @@ pub(super) async fn under_every_single_fault<V: Copy + Debug>(
                 Err(ignored) => Err(ignored),
             }
         });
-        let lives: FuturesUnordered<_> = lives.collect();
+        let lives = stream::iter(lives).buffer_unordered(most_at_once);
         let undecided: Vec<_> = lives.try_filter_map(async |undecided| Ok(undecided)).try_collect().await?;
         let described;
         (cases, described) = undecided.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
         let Some(of_these) = described.into_iter().next_back() else { return Ok(()) };
         last = of_these;
+        if subject.stepped {
+            // No machine is too slow for stepped time.
+            break;
+        }
     }
     Stop::failed(format!("undecided: {} lives were too slow to judge by, such as {last}", cases.len()))
+}
+
+/// How many lives of this ttl the store can take at once, and half as much of something else beside them.
+async fn most_at_once(subject: &Subject, ttl: Ttl) -> Verdict<usize> {
+    const WRITES: usize = 64;
+    const FEWEST: usize = 16;
+    /// Of a life within a ttl, its rival's included.
+    const CALLS: f64 = 10.0;
+    let began = Instant::now();
+    subject
+        .at_once(WRITES, |number| {
+            let store = subject.store.clone();
+            async move {
+                // As long as a record.
+                let _ = store.try_add(&key(&format!("probe-{number}")), vec![b'p'; 100].into(), ttl).await?;
+                Ok(())
+            }
+        })
+        .await?;
+    let lives = WRITES as f64 * ttl.as_duration().as_secs_f64() / began.elapsed().as_secs_f64() / CALLS / 1.5;
+    // On stepped time it took no time.
+    Ok(if lives.is_finite() { (lives as usize).max(FEWEST) } else { 10_000 })
 }
 
 /// The same kinds in the same order for every ttl.
