@@ -43,6 +43,8 @@ pub(super) struct Hold {
     noted: Mutex<Option<Instant>>,
     /// The renewal under way.
     renewal: Mutex<Option<AbortHandle>>,
+    /// Whether what is stored is somebody else's to see to when the lease ends.
+    leaves_its_key: AtomicBool,
 }
 
 /// What a hold is made of.
@@ -84,6 +86,7 @@ impl Hold {
             is_watched: AtomicBool::new(false),
             noted: Mutex::new(None),
             renewal: Mutex::new(None),
+            leaves_its_key: AtomicBool::new(false),
         });
         if plan.renew_after.is_some() {
             hold.locks.0.keeper.attend(&hold, now);
@@ -171,9 +174,16 @@ impl Hold {
         }
         self.latched(|term| term.renewed(sent, now)).map_err(|lost| {
             // The stored lease was just made to live longer, and nobody holds it any more.
-            reclaim::release(self);
+            if !self.leaves_its_key.load(Ordering::Acquire) {
+                reclaim::release(self);
+            }
             lost.into()
         })
+    }
+
+    /// Whether a renewal that comes too late leaves what is stored as it is.
+    pub(super) fn leave_its_key(&self, leave: bool) {
+        self.leaves_its_key.store(leave, Ordering::Release);
     }
 
     /// When the lease has surely ended in the store, if nothing reaches it from now on.

@@ -256,12 +256,15 @@ impl Lease {
 
     /// Chooses whether dropping it leaves what is stored as it is, or releases it.
     pub(crate) fn forgo_when_dropped(&mut self, forgo: bool) {
+        self.hold.leave_its_key(forgo);
         self.stage = if forgo { Stage::Forgoing } else { Stage::Holding };
     }
 
     /// Lets go of it here and leaves what is stored as it is: nothing is renewed from here on. Says whether it had been
     /// lost.
     pub(crate) fn forgo(mut self) -> Result<(), Lost> {
+        // Before it ends, so that a renewal that finds it ended knows.
+        self.hold.leave_its_key(true);
         self.leave();
         self.stage = Stage::Settled;
         self.hold.end(self.hold.locks.now())

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use leasehold_conformance::{Operation, Plan};
+use leasehold_conformance::{Fault, Operation, Plan};
 use leasehold_core::idempotency::{AfterCrash, Answer, Completion, RecordState};
 use leasehold_core::lock::{Release, Renewal};
 use leasehold_core::{Code, ErrorKind};
@@ -152,6 +152,22 @@ async fn after_a_crash_the_outcome_may_be_unknown_until_the_record_would_have_en
     assert_eq!(refused(call(&rig.b)).await.code(), Some(Code::NotReplayable));
     sleep(Duration::from_millis(1)).await;
     assert!(!call(&rig.b).run(async || 1).await.unwrap().replayed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_answered_too_late_frees_nothing() {
+    let slow = Plan::none().nth(Operation::TryExpire, 1, Fault::DelayAnswer(seconds(0.1)));
+    let rig = Rig::with(slow, |builder| {
+        builder.in_progress_ttl(seconds(5.0)).renewal(Renewal::Off).after_crash(AfterCrash::OutcomeUnknown)
+    });
+    let claim = claimed(call(&rig.a)).await;
+    let mut renewal = Box::pin(claim.renew());
+    assert!(futures_util::poll!(&mut renewal).is_pending(), "it is sent");
+    // The process stands still, and sees the answer when the claim has ended.
+    sleep(seconds(6.0)).await;
+    assert_eq!(renewal.await.unwrap_err().kind(), ErrorKind::Lost);
+    rig.a.close().await;
+    assert_eq!(refused(call(&rig.b)).await.code(), Some(Code::NotReplayable), "its work may still run");
 }
 
 /// The policy is the claimant's: one who comes later may have chosen another.
