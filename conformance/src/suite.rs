@@ -56,6 +56,7 @@ pub struct Suite {
 #[derive(Debug, Clone)]
 pub struct Selection {
     filter: Option<String>,
+    left_out: Option<String>,
     at_once: usize,
 }
 
@@ -314,6 +315,13 @@ impl Selection {
         self
     }
 
+    /// None of the checks whose names contain this.
+    #[must_use]
+    pub fn without(mut self, part: impl Into<String>) -> Self {
+        self.left_out = Some(part.into());
+        self
+    }
+
     /// How many checks run at once; 8 by default, as most of what they do is to wait.
     #[must_use]
     pub fn with_at_once(mut self, at_once: usize) -> Self {
@@ -324,12 +332,13 @@ impl Selection {
     /// Whether it has this check.
     pub fn includes(&self, check: &str) -> bool {
         self.filter.as_deref().is_none_or(|filter| check.contains(filter))
+            && !self.left_out.as_deref().is_some_and(|part| check.contains(part))
     }
 }
 
 impl Default for Selection {
     fn default() -> Self {
-        Self { filter: None, at_once: 8 }
+        Self { filter: None, left_out: None, at_once: 8 }
     }
 }
 

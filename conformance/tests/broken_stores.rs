@@ -8,12 +8,15 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use broken::{Broken, Mistake, table};
+use broken::{Broken, Mistake, SINGLE_FAULTS, table};
 use leasehold_conformance::{Selection, Status, Suite};
 
 /// What needs a process that can be started once more is tested in `processes.rs`, on a store that claims too much.
 const TESTED_ELSEWHERE: [&str; 2] =
     ["shared::another_process_has_the_same_data", "durable::an_answered_write_outlives_its_process"];
+
+/// The checks that have a table of their own.
+const EVERY_SINGLE_FAULT: &str = "every_single_fault";
 
 #[test]
 fn every_broken_store_is_caught_by_exactly_its_checks() {
@@ -24,7 +27,10 @@ fn every_broken_store_is_caught_by_exactly_its_checks() {
             scope.spawn(|| {
                 loop {
                     let Some((mistake, checks)) = rows.lock().unwrap().next() else { return };
-                    let (wanted, found) = (checks.split_whitespace().collect(), caught(mistake));
+                    let (wanted, found) = (
+                        checks.split_whitespace().collect(),
+                        caught(mistake, &Selection::default().without(EVERY_SINGLE_FAULT)),
+                    );
                     let found: BTreeSet<_> = found.iter().map(String::as_str).collect();
                     if found != wanted {
                         let missed: Vec<_> = wanted.difference(&found).collect();
@@ -41,20 +47,29 @@ fn every_broken_store_is_caught_by_exactly_its_checks() {
 }
 
 #[test]
+fn no_single_fault_hides_these_mistakes() {
+    for &(mistake, checks) in SINGLE_FAULTS {
+        let found = caught(mistake, &Selection::default().with_filter(EVERY_SINGLE_FAULT));
+        assert_eq!(found, checks.split_whitespace().collect::<Vec<_>>(), "{mistake:?}");
+    }
+}
+
+#[test]
 fn every_check_catches_a_broken_store() {
-    let caught: BTreeSet<_> = table().flat_map(|(_, checks)| checks.split_whitespace()).collect();
+    let caught: BTreeSet<_> =
+        table().chain(SINGLE_FAULTS.iter().copied()).flat_map(|(_, checks)| checks.split_whitespace()).collect();
     let catches_nothing = |check: &&str| !caught.contains(check) && !TESTED_ELSEWHERE.contains(check);
     let idle: Vec<_> = Suite::checks().filter(catches_nothing).collect();
     assert!(idle.is_empty(), "these checks catch no broken store: {idle:?}");
 }
 
 /// The checks that fail on the store with this mistake.
-fn caught(mistake: Mistake) -> Vec<String> {
+fn caught(mistake: Mistake, selection: &Selection) -> Vec<String> {
     let report = Suite::new(format!("{mistake:?}"), move |ns| async move { Broken::open(mistake, ns) })
         .stepped_time()
         .seed(7)
         .rounds(5)
         .deadline(Duration::from_secs(30))
-        .report(&Selection::default().with_at_once(1));
+        .report(&selection.clone().with_at_once(1));
     report.names(Status::Failed).map(str::to_owned).collect()
 }

@@ -9,5 +9,5 @@ mod table;
 mod universe;
 
 pub(crate) use mistake::Mistake;
-pub(crate) use table::table;
+pub(crate) use table::{SINGLE_FAULTS, table};
 pub(crate) use universe::Broken;

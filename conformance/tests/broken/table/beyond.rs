@@ -8,37 +8,36 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         revisions::rise_across_replacement  revisions::rise_across_removal  revisions::rise_across_expiry
         revisions::rise_across_sets  revisions::rise_for_all_handles  revisions::are_never_given_twice
         revisions::come_in_the_order_of_owners  revisions::come_in_the_order_of_swaps
-        batches::set_many_numbers_its_writes_in_order  leases::have_rising_tokens  leases::survive_every_single_fault
+        batches::set_many_numbers_its_writes_in_order  leases::have_rising_tokens
         idempotency::claims_have_rising_tokens  fence::goes_by_the_tokens_of_leases
         histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (RevisionsGoBackAfterRemoval, "
         revisions::rise_across_removal  revisions::rise_across_sets  revisions::rise_for_all_handles
         revisions::are_never_given_twice  revisions::come_in_the_order_of_owners  leases::have_rising_tokens
-        leases::survive_every_single_fault  idempotency::claims_have_rising_tokens  fence::goes_by_the_tokens_of_leases
+        idempotency::claims_have_rising_tokens  fence::goes_by_the_tokens_of_leases
         histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (RevisionsGoBackAfterExpiry, "
-        revisions::rise_across_expiry  leases::survive_every_single_fault  histories::of_the_primitives_have_an_order
+        revisions::rise_across_expiry  histories::of_the_primitives_have_an_order
         histories::of_the_whole_store_have_an_order
     "),
     (RevisionsAreCountedByHandle, "
-        revisions::rise_for_all_handles  leases::have_rising_tokens  leases::survive_every_single_fault
-        idempotency::claims_have_rising_tokens  histories::of_the_primitives_have_an_order
-        histories::of_the_whole_store_have_an_order
+        revisions::rise_for_all_handles  leases::have_rising_tokens  idempotency::claims_have_rising_tokens
+        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (RevisionsAreMilliseconds, "
         revisions::rise_across_replacement  revisions::rise_across_removal  revisions::rise_across_sets
         revisions::rise_for_all_handles  revisions::are_never_given_twice  revisions::come_in_the_order_of_owners
         revisions::come_in_the_order_of_swaps  batches::set_many_numbers_its_writes_in_order  leases::have_rising_tokens
-        leases::survive_every_single_fault  idempotency::claims_have_rising_tokens  fence::goes_by_the_tokens_of_leases
+        idempotency::claims_have_rising_tokens  fence::goes_by_the_tokens_of_leases
         histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (RevisionsOfSetsAreTheirOwn, "
         revisions::rise_across_sets  batches::set_many_numbers_its_writes_in_order
         histories::of_the_whole_store_have_an_order
     "),
-    (RevisionsAreMintedBeforeTheWrite, "revisions::come_in_the_order_of_owners leases::survive_every_single_fault"),
+    (RevisionsAreMintedBeforeTheWrite, "revisions::come_in_the_order_of_owners"),
     (RevisionsAreNearTheLimit, "revisions::leave_room_to_rise"),
     (RevisionsOfABatchAreTurnedAround, "batches::set_many_numbers_its_writes_in_order"),
 
@@ -65,7 +64,7 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
     (HintsStayInTheirHandle, "hints::another_handle_hears"),
     (OnlyTheLastListenerHears, "hints::all_who_listen_hear"),
     (ListenerThatLeavesTakesTheOthersAlong, "hints::who_stops_listening_disturbs_nobody"),
-    (UnreadHintsBlockWriters, "hints::who_does_not_read_holds_nobody_up leases::survive_every_single_fault"),
+    (UnreadHintsBlockWriters, "hints::who_does_not_read_holds_nobody_up"),
     (HintsNameEveryKey, "hints::each_of_a_batch_is_heard hints::name_only_what_is_listened_for"),
     (PrefixHintsNameEveryKey, "hints::a_prefix_names_only_its_keys"),
     (PrefixHintsLeaveTheNamespace, "hints::the_empty_prefix_hears_all_of_the_namespace"),
@@ -184,7 +183,7 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         handles::see_each_others_writes_at_once  handles::exclude_each_other  handles::outlive_each_other
         leases::have_one_holder_at_a_time  leases::have_rising_tokens  leases::are_released_by_their_holder_only
         leases::are_lost_before_another_gets_them  leases::are_kept_by_renewal  leases::go_to_who_waits_after_a_release
-        leases::are_kept_after_their_release_if_asked  leases::tell_who_holds_them  leases::survive_every_single_fault
+        leases::are_kept_after_their_release_if_asked  leases::tell_who_holds_them
         idempotency::runs_the_work_once_among_many  idempotency::replays_the_first_answer
         idempotency::another_operation_and_another_payload_are_refused  idempotency::scopes_never_meet
         idempotency::a_late_completion_overwrites_nothing  idempotency::a_late_failure_frees_nothing
@@ -194,8 +193,7 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         idempotency::an_answer_lives_for_its_ttl  idempotency::an_answer_outlives_its_claim
         idempotency::an_answer_of_any_length_is_the_only_one  idempotency::claims_have_rising_tokens
         idempotency::tells_who_claimed_a_call  idempotency::every_record_is_listed
-        idempotency::survives_every_single_fault  histories::of_the_primitives_have_an_order
-        histories::of_the_whole_store_have_an_order
+        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (DroppedHandleTakesTheData, "handles::outlive_each_other"),
     (NameIsASentence, "handles::say_what_they_are"),
@@ -209,8 +207,7 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         cancellation::get_may_be_dropped  cancellation::watch_may_be_dropped  cancellation::set_may_be_dropped
         cancellation::remove_may_be_dropped  cancellation::batches_may_be_dropped  cancellation::scan_may_be_dropped
         cancellation::hundreds_may_be_dropped  leases::are_given_back_when_their_acquisition_is_dropped
-        leases::survive_every_single_fault  idempotency::a_begin_that_is_dropped_is_given_back
-        idempotency::survives_every_single_fault
+        idempotency::a_begin_that_is_dropped_is_given_back
     "),
-    (PermitIsGoneWhenDropped, "cancellation::hundreds_may_be_dropped leases::survive_every_single_fault"),
+    (PermitIsGoneWhenDropped, "cancellation::hundreds_may_be_dropped"),
 ];

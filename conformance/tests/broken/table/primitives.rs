@@ -20,7 +20,6 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         idempotency::an_answer_of_any_length_is_the_only_one  idempotency::leaves_only_its_record_behind
         idempotency::a_begin_that_is_dropped_is_given_back  idempotency::claims_have_rising_tokens
         idempotency::tells_who_claimed_a_call  idempotency::every_record_is_listed
-        idempotency::survives_every_single_fault
     "),
     (ValuesAreCutAtNul, "
         values::binary_comes_back_byte_for_byte  values::nul_ends_nothing  values::the_longest_comes_back
@@ -34,9 +33,8 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         idempotency::an_answer_lives_for_its_ttl  idempotency::an_answer_outlives_its_claim
         idempotency::an_answer_of_any_length_is_the_only_one  idempotency::leaves_only_its_record_behind
         idempotency::a_begin_that_is_dropped_is_given_back  idempotency::claims_have_rising_tokens
-        idempotency::tells_who_claimed_a_call  idempotency::every_record_is_listed
-        idempotency::survives_every_single_fault  fence::refuses_an_older_token  fence::keeps_the_highest_of_many
-        fence::goes_by_the_tokens_of_leases
+        idempotency::tells_who_claimed_a_call  idempotency::every_record_is_listed  fence::refuses_an_older_token
+        fence::keeps_the_highest_of_many  fence::goes_by_the_tokens_of_leases
     "),
     (ValuesAreReadAsNumbers, "values::numbers_are_not_read keys::numbers_are_not_read"),
     (ValuesAreTrimmed, "values::white_space_counts"),
@@ -94,12 +92,11 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
     (KeysAreDecoded, "keys::composed_parts_stay_apart scan::gives_keys_as_they_were_written"),
     (OnlyTwoPartsOfAKeyCount, "
         keys::composed_parts_stay_apart  keys::one_may_begin_another  keys::drawn_at_random_stay_apart
-        hints::a_prefix_hears_its_keys  scan::finds_only_its_prefix  leases::survive_every_single_fault
-        idempotency::runs_the_work_once_among_many  idempotency::scopes_never_meet
-        idempotency::long_work_keeps_its_claim  idempotency::an_unknown_outcome_is_for_operators
-        idempotency::an_answer_of_any_length_is_the_only_one  idempotency::leaves_only_its_record_behind
-        idempotency::a_begin_that_is_dropped_is_given_back  idempotency::every_record_is_listed
-        idempotency::survives_every_single_fault  histories::of_the_primitives_have_an_order
+        hints::a_prefix_hears_its_keys  scan::finds_only_its_prefix  idempotency::runs_the_work_once_among_many
+        idempotency::scopes_never_meet  idempotency::long_work_keeps_its_claim
+        idempotency::an_unknown_outcome_is_for_operators  idempotency::an_answer_of_any_length_is_the_only_one
+        idempotency::leaves_only_its_record_behind  idempotency::a_begin_that_is_dropped_is_given_back
+        idempotency::every_record_is_listed  histories::of_the_primitives_have_an_order
         histories::of_the_whole_store_have_an_order
     "),
     (NamespacesAreCut, "
@@ -123,15 +120,14 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         cancellation::set_may_be_dropped  cancellation::batches_may_be_dropped  cancellation::scan_may_be_dropped
         leases::have_one_holder_at_a_time  leases::are_lost_before_another_gets_them  leases::are_kept_by_renewal
         leases::go_to_who_waits_after_a_release  leases::are_kept_after_their_release_if_asked
-        leases::survive_every_single_fault  idempotency::runs_the_work_once_among_many
-        idempotency::replays_the_first_answer  idempotency::takes_two_trips_and_a_replay_one
-        idempotency::another_operation_and_another_payload_are_refused  idempotency::scopes_never_meet
-        idempotency::a_late_completion_overwrites_nothing  idempotency::a_late_failure_frees_nothing
-        idempotency::long_work_keeps_its_claim  idempotency::after_a_crash_the_work_runs_again
-        idempotency::the_outcome_is_unknown_after_a_crash_if_asked  idempotency::an_unknown_outcome_is_for_operators
-        idempotency::who_waits_replays_the_answer  idempotency::who_waits_claims_what_is_given_up
-        idempotency::an_answer_lives_for_its_ttl  idempotency::an_answer_outlives_its_claim
-        idempotency::an_answer_of_any_length_is_the_only_one  idempotency::survives_every_single_fault
+        idempotency::runs_the_work_once_among_many  idempotency::replays_the_first_answer
+        idempotency::takes_two_trips_and_a_replay_one  idempotency::another_operation_and_another_payload_are_refused
+        idempotency::scopes_never_meet  idempotency::a_late_completion_overwrites_nothing
+        idempotency::a_late_failure_frees_nothing  idempotency::long_work_keeps_its_claim
+        idempotency::after_a_crash_the_work_runs_again  idempotency::the_outcome_is_unknown_after_a_crash_if_asked
+        idempotency::an_unknown_outcome_is_for_operators  idempotency::who_waits_replays_the_answer
+        idempotency::who_waits_claims_what_is_given_up  idempotency::an_answer_lives_for_its_ttl
+        idempotency::an_answer_outlives_its_claim  idempotency::an_answer_of_any_length_is_the_only_one
         histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (AddChecksThenSets, "
@@ -144,9 +140,8 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         try_add::exactly_one_takes_an_expired_key  histories::of_the_primitives_have_an_order
     "),
     (AddExcludesInItsHandleOnly, "
-        handles::exclude_each_other  leases::have_one_holder_at_a_time  leases::survive_every_single_fault
-        idempotency::runs_the_work_once_among_many  histories::of_the_primitives_have_an_order
-        histories::of_the_whole_store_have_an_order
+        handles::exclude_each_other  leases::have_one_holder_at_a_time  idempotency::runs_the_work_once_among_many
+        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (AddWritesAfterItsAnswer, "
         values::empty_is_a_value  values::binary_comes_back_byte_for_byte  values::nul_ends_nothing
@@ -192,18 +187,17 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         leases::are_kept_by_renewal  leases::go_to_who_waits_after_a_release  leases::go_to_who_waits_after_their_end
         leases::leave_nothing_behind  leases::are_kept_after_their_release_if_asked
         leases::are_given_back_when_their_acquisition_is_dropped  leases::tell_who_holds_them
-        leases::survive_every_single_fault  idempotency::runs_the_work_once_among_many
-        idempotency::replays_the_first_answer  idempotency::takes_two_trips_and_a_replay_one
-        idempotency::another_operation_and_another_payload_are_refused  idempotency::scopes_never_meet
-        idempotency::a_late_completion_overwrites_nothing  idempotency::a_late_failure_frees_nothing
-        idempotency::a_late_renewal_renews_nothing  idempotency::long_work_keeps_its_claim
-        idempotency::after_a_crash_the_work_runs_again  idempotency::the_outcome_is_unknown_after_a_crash_if_asked
-        idempotency::an_unknown_outcome_is_for_operators  idempotency::who_waits_replays_the_answer
-        idempotency::who_waits_claims_what_is_given_up  idempotency::an_answer_lives_for_its_ttl
-        idempotency::an_answer_outlives_its_claim  idempotency::an_answer_of_any_length_is_the_only_one
-        idempotency::leaves_only_its_record_behind  idempotency::a_begin_that_is_dropped_is_given_back
-        idempotency::claims_have_rising_tokens  idempotency::tells_who_claimed_a_call
-        idempotency::every_record_is_listed  idempotency::survives_every_single_fault  fence::refuses_an_older_token
+        idempotency::runs_the_work_once_among_many  idempotency::replays_the_first_answer
+        idempotency::takes_two_trips_and_a_replay_one  idempotency::another_operation_and_another_payload_are_refused
+        idempotency::scopes_never_meet  idempotency::a_late_completion_overwrites_nothing
+        idempotency::a_late_failure_frees_nothing  idempotency::a_late_renewal_renews_nothing
+        idempotency::long_work_keeps_its_claim  idempotency::after_a_crash_the_work_runs_again
+        idempotency::the_outcome_is_unknown_after_a_crash_if_asked  idempotency::an_unknown_outcome_is_for_operators
+        idempotency::who_waits_replays_the_answer  idempotency::who_waits_claims_what_is_given_up
+        idempotency::an_answer_lives_for_its_ttl  idempotency::an_answer_outlives_its_claim
+        idempotency::an_answer_of_any_length_is_the_only_one  idempotency::leaves_only_its_record_behind
+        idempotency::a_begin_that_is_dropped_is_given_back  idempotency::claims_have_rising_tokens
+        idempotency::tells_who_claimed_a_call  idempotency::every_record_is_listed  fence::refuses_an_older_token
         fence::keeps_the_highest_of_many  fence::goes_by_the_tokens_of_leases
         histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
@@ -213,10 +207,9 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         expiry::one_end_takes_no_neighbour  revisions::rise_across_expiry  sliding::try_add_prolongs_nothing
         leases::are_released_by_their_holder_only  leases::are_lost_before_another_gets_them
         leases::go_to_who_waits_after_their_end  leases::are_kept_after_their_release_if_asked
-        leases::survive_every_single_fault  idempotency::a_late_completion_overwrites_nothing
-        idempotency::a_late_failure_frees_nothing  idempotency::a_late_renewal_renews_nothing
-        idempotency::after_a_crash_the_work_runs_again  idempotency::the_outcome_is_unknown_after_a_crash_if_asked
-        idempotency::an_answer_lives_for_its_ttl  idempotency::survives_every_single_fault
+        idempotency::a_late_completion_overwrites_nothing  idempotency::a_late_failure_frees_nothing
+        idempotency::a_late_renewal_renews_nothing  idempotency::after_a_crash_the_work_runs_again
+        idempotency::the_outcome_is_unknown_after_a_crash_if_asked  idempotency::an_answer_lives_for_its_ttl
         histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (AddRefusesWhatWasRemoved, "
@@ -226,11 +219,10 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         handles::of_a_namespace_that_begins_another_never_meet  cancellation::batches_may_be_dropped
         leases::have_one_holder_at_a_time  leases::have_rising_tokens  leases::go_to_who_waits_after_a_release
         leases::leave_nothing_behind  leases::are_kept_after_their_release_if_asked
-        leases::are_given_back_when_their_acquisition_is_dropped  leases::survive_every_single_fault
-        idempotency::a_failed_call_runs_again_at_once  idempotency::after_a_crash_the_work_runs_again
-        idempotency::the_outcome_is_unknown_after_a_crash_if_asked  idempotency::an_unknown_outcome_is_for_operators
-        idempotency::who_waits_claims_what_is_given_up  idempotency::a_begin_that_is_dropped_is_given_back
-        idempotency::claims_have_rising_tokens  idempotency::survives_every_single_fault
+        leases::are_given_back_when_their_acquisition_is_dropped  idempotency::a_failed_call_runs_again_at_once
+        idempotency::after_a_crash_the_work_runs_again  idempotency::the_outcome_is_unknown_after_a_crash_if_asked
+        idempotency::an_unknown_outcome_is_for_operators  idempotency::who_waits_claims_what_is_given_up
+        idempotency::a_begin_that_is_dropped_is_given_back  idempotency::claims_have_rising_tokens
         fence::goes_by_the_tokens_of_leases  histories::of_the_primitives_have_an_order
         histories::of_the_whole_store_have_an_order
     "),
@@ -243,12 +235,11 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         expiry::every_operation_agrees  expiry::one_end_takes_no_neighbour  batches::get_many_answers_in_order
         batches::get_many_tells_the_time_left  scan::shows_nothing_expired  leases::are_released_by_their_holder_only
         leases::are_lost_before_another_gets_them  leases::go_to_who_waits_after_their_end  leases::tell_who_holds_them
-        leases::survive_every_single_fault  idempotency::a_late_completion_overwrites_nothing
-        idempotency::a_late_failure_frees_nothing  idempotency::a_late_renewal_renews_nothing
-        idempotency::after_a_crash_the_work_runs_again  idempotency::the_outcome_is_unknown_after_a_crash_if_asked
-        idempotency::an_unknown_outcome_is_for_operators  idempotency::tells_who_claimed_a_call
-        idempotency::every_record_is_listed  histories::of_the_primitives_have_an_order
-        histories::of_the_whole_store_have_an_order
+        idempotency::a_late_completion_overwrites_nothing  idempotency::a_late_failure_frees_nothing
+        idempotency::a_late_renewal_renews_nothing  idempotency::after_a_crash_the_work_runs_again
+        idempotency::the_outcome_is_unknown_after_a_crash_if_asked  idempotency::an_unknown_outcome_is_for_operators
+        idempotency::tells_who_claimed_a_call  idempotency::every_record_is_listed
+        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (AddHandsBackTheFirstValue, "
         try_add::hands_back_what_is_there  idempotency::runs_the_work_once_among_many
@@ -257,8 +248,8 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         idempotency::a_late_completion_overwrites_nothing  idempotency::long_work_keeps_its_claim
         idempotency::an_unknown_outcome_is_for_operators  idempotency::who_waits_replays_the_answer
         idempotency::an_answer_lives_for_its_ttl  idempotency::an_answer_outlives_its_claim
-        idempotency::an_answer_of_any_length_is_the_only_one  idempotency::survives_every_single_fault
-        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
+        idempotency::an_answer_of_any_length_is_the_only_one  histories::of_the_primitives_have_an_order
+        histories::of_the_whole_store_have_an_order
     "),
     (AddHandsBackItsOwnValue, "
         values::empty_is_a_value  values::binary_comes_back_byte_for_byte  values::nul_ends_nothing
@@ -271,16 +262,15 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         leases::have_one_holder_at_a_time  leases::are_lost_before_another_gets_them  leases::are_kept_by_renewal
         leases::go_to_who_waits_after_a_release  leases::go_to_who_waits_after_their_end
         leases::are_kept_after_their_release_if_asked  leases::are_given_back_when_their_acquisition_is_dropped
-        leases::survive_every_single_fault  idempotency::runs_the_work_once_among_many
-        idempotency::replays_the_first_answer  idempotency::takes_two_trips_and_a_replay_one
-        idempotency::another_operation_and_another_payload_are_refused  idempotency::scopes_never_meet
-        idempotency::a_late_completion_overwrites_nothing  idempotency::a_late_failure_frees_nothing
-        idempotency::long_work_keeps_its_claim  idempotency::after_a_crash_the_work_runs_again
-        idempotency::the_outcome_is_unknown_after_a_crash_if_asked  idempotency::an_unknown_outcome_is_for_operators
-        idempotency::who_waits_replays_the_answer  idempotency::who_waits_claims_what_is_given_up
-        idempotency::an_answer_lives_for_its_ttl  idempotency::an_answer_outlives_its_claim
-        idempotency::an_answer_of_any_length_is_the_only_one  idempotency::a_begin_that_is_dropped_is_given_back
-        idempotency::survives_every_single_fault  histories::of_the_primitives_have_an_order
+        idempotency::runs_the_work_once_among_many  idempotency::replays_the_first_answer
+        idempotency::takes_two_trips_and_a_replay_one  idempotency::another_operation_and_another_payload_are_refused
+        idempotency::scopes_never_meet  idempotency::a_late_completion_overwrites_nothing
+        idempotency::a_late_failure_frees_nothing  idempotency::long_work_keeps_its_claim
+        idempotency::after_a_crash_the_work_runs_again  idempotency::the_outcome_is_unknown_after_a_crash_if_asked
+        idempotency::an_unknown_outcome_is_for_operators  idempotency::who_waits_replays_the_answer
+        idempotency::who_waits_claims_what_is_given_up  idempotency::an_answer_lives_for_its_ttl
+        idempotency::an_answer_outlives_its_claim  idempotency::an_answer_of_any_length_is_the_only_one
+        idempotency::a_begin_that_is_dropped_is_given_back  histories::of_the_primitives_have_an_order
         histories::of_the_whole_store_have_an_order
     "),
     (AddHandsBackNoTimeLeft, "
@@ -292,10 +282,10 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
     (AddThatLosesProlongs, "
         try_add::leaves_what_is_there_alone  sliding::try_add_prolongs_nothing
         leases::are_lost_before_another_gets_them  leases::go_to_who_waits_after_their_end
-        leases::are_kept_after_their_release_if_asked  leases::survive_every_single_fault
-        idempotency::long_work_keeps_its_claim  idempotency::after_a_crash_the_work_runs_again
-        idempotency::the_outcome_is_unknown_after_a_crash_if_asked  idempotency::an_answer_lives_for_its_ttl
-        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
+        leases::are_kept_after_their_release_if_asked  idempotency::long_work_keeps_its_claim
+        idempotency::after_a_crash_the_work_runs_again  idempotency::the_outcome_is_unknown_after_a_crash_if_asked
+        idempotency::an_answer_lives_for_its_ttl  histories::of_the_primitives_have_an_order
+        histories::of_the_whole_store_have_an_order
     "),
 
     // try_replace
@@ -316,19 +306,18 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         cancellation::try_expire_may_be_dropped  cancellation::get_may_be_dropped  cancellation::watch_may_be_dropped
         cancellation::set_may_be_dropped  cancellation::remove_may_be_dropped  cancellation::batches_may_be_dropped
         cancellation::scan_may_be_dropped  cancellation::hundreds_may_be_dropped
-        leases::are_kept_after_their_release_if_asked  leases::survive_every_single_fault
-        idempotency::runs_the_work_once_among_many  idempotency::replays_the_first_answer
-        idempotency::takes_two_trips_and_a_replay_one  idempotency::another_operation_and_another_payload_are_refused
-        idempotency::scopes_never_meet  idempotency::a_late_completion_overwrites_nothing
-        idempotency::a_late_failure_frees_nothing  idempotency::a_late_renewal_renews_nothing
-        idempotency::long_work_keeps_its_claim  idempotency::after_a_crash_the_work_runs_again
-        idempotency::the_outcome_is_unknown_after_a_crash_if_asked  idempotency::an_unknown_outcome_is_for_operators
-        idempotency::who_waits_replays_the_answer  idempotency::who_waits_claims_what_is_given_up
-        idempotency::an_answer_lives_for_its_ttl  idempotency::an_answer_outlives_its_claim
-        idempotency::an_answer_of_any_length_is_the_only_one  idempotency::leaves_only_its_record_behind
-        idempotency::a_begin_that_is_dropped_is_given_back  idempotency::claims_have_rising_tokens
-        idempotency::tells_who_claimed_a_call  idempotency::every_record_is_listed
-        idempotency::survives_every_single_fault  fence::refuses_an_older_token  fence::keeps_the_highest_of_many
+        leases::are_kept_after_their_release_if_asked  idempotency::runs_the_work_once_among_many
+        idempotency::replays_the_first_answer  idempotency::takes_two_trips_and_a_replay_one
+        idempotency::another_operation_and_another_payload_are_refused  idempotency::scopes_never_meet
+        idempotency::a_late_completion_overwrites_nothing  idempotency::a_late_failure_frees_nothing
+        idempotency::a_late_renewal_renews_nothing  idempotency::long_work_keeps_its_claim
+        idempotency::after_a_crash_the_work_runs_again  idempotency::the_outcome_is_unknown_after_a_crash_if_asked
+        idempotency::an_unknown_outcome_is_for_operators  idempotency::who_waits_replays_the_answer
+        idempotency::who_waits_claims_what_is_given_up  idempotency::an_answer_lives_for_its_ttl
+        idempotency::an_answer_outlives_its_claim  idempotency::an_answer_of_any_length_is_the_only_one
+        idempotency::leaves_only_its_record_behind  idempotency::a_begin_that_is_dropped_is_given_back
+        idempotency::claims_have_rising_tokens  idempotency::tells_who_claimed_a_call
+        idempotency::every_record_is_listed  fence::refuses_an_older_token  fence::keeps_the_highest_of_many
         fence::goes_by_the_tokens_of_leases  histories::of_the_primitives_have_an_order
         histories::of_the_whole_store_have_an_order
     "),
@@ -352,16 +341,14 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
     "),
     (ReplaceDropsTheTtl, "
         try_add::hands_back_what_is_there  try_replace::brings_a_shorter_ttl  sliding::try_replace_brings_a_fixed_end
-        leases::are_kept_after_their_release_if_asked  leases::survive_every_single_fault
-        idempotency::an_answer_lives_for_its_ttl  histories::of_the_primitives_have_an_order
-        histories::of_the_whole_store_have_an_order
+        leases::are_kept_after_their_release_if_asked  idempotency::an_answer_lives_for_its_ttl
+        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (ReplaceKeepsTheTtl, "
         try_add::hands_back_what_is_there  try_replace::brings_a_longer_ttl  try_replace::brings_a_shorter_ttl
         sliding::try_replace_brings_a_fixed_end  leases::are_kept_after_their_release_if_asked
         idempotency::an_answer_lives_for_its_ttl  idempotency::an_answer_outlives_its_claim
-        idempotency::survives_every_single_fault  histories::of_the_primitives_have_an_order
-        histories::of_the_whole_store_have_an_order
+        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (ReplaceSkipsTheSameValue, "try_replace::applies_though_nothing_changes fence::refuses_an_older_token"),
     (ReplaceChecksThenSets, "
@@ -371,9 +358,8 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
     "),
     (ReplaceRemovesThenAdds, "
         try_replace::a_chain_of_swaps_loses_none  revisions::come_in_the_order_of_swaps
-        cancellation::try_replace_may_be_dropped  idempotency::survives_every_single_fault
-        fence::keeps_the_highest_of_many  histories::of_the_primitives_have_an_order
-        histories::of_the_whole_store_have_an_order
+        cancellation::try_replace_may_be_dropped  fence::keeps_the_highest_of_many
+        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
 
     // try_remove
@@ -402,11 +388,10 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         leases::are_kept_by_renewal  leases::go_to_who_waits_after_a_release  leases::go_to_who_waits_after_their_end
         leases::leave_nothing_behind  leases::are_kept_after_their_release_if_asked
         leases::are_given_back_when_their_acquisition_is_dropped  leases::tell_who_holds_them
-        leases::survive_every_single_fault  idempotency::a_failed_call_runs_again_at_once
-        idempotency::after_a_crash_the_work_runs_again  idempotency::the_outcome_is_unknown_after_a_crash_if_asked
-        idempotency::an_unknown_outcome_is_for_operators  idempotency::who_waits_claims_what_is_given_up
-        idempotency::leaves_only_its_record_behind  idempotency::a_begin_that_is_dropped_is_given_back
-        idempotency::claims_have_rising_tokens  idempotency::survives_every_single_fault
+        idempotency::a_failed_call_runs_again_at_once  idempotency::after_a_crash_the_work_runs_again
+        idempotency::the_outcome_is_unknown_after_a_crash_if_asked  idempotency::an_unknown_outcome_is_for_operators
+        idempotency::who_waits_claims_what_is_given_up  idempotency::leaves_only_its_record_behind
+        idempotency::a_begin_that_is_dropped_is_given_back  idempotency::claims_have_rising_tokens
         fence::goes_by_the_tokens_of_leases  histories::of_the_primitives_have_an_order
         histories::of_the_whole_store_have_an_order
     "),
@@ -415,8 +400,7 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         values::white_space_counts  values::the_last_byte_counts  values::a_beginning_is_not_the_value
         values::case_counts  try_remove::refuses_another_value  between::a_value_is_removed_or_replaced_and_never_both
         between::a_former_owner_touches_nothing  leases::are_released_by_their_holder_only
-        leases::survive_every_single_fault  idempotency::a_late_failure_frees_nothing
-        idempotency::survives_every_single_fault  histories::of_the_whole_store_have_an_order
+        idempotency::a_late_failure_frees_nothing  histories::of_the_whole_store_have_an_order
     "),
     (RemoveAlwaysSaysApplied, "
         try_remove::refuses_an_absent_key  try_remove::refuses_an_expired_key  try_remove::exactly_one_of_many_wins
@@ -430,8 +414,7 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
     "),
     (RemoveChecksThenRemoves, "
         try_remove::exactly_one_of_many_wins  between::a_value_is_removed_or_replaced_and_never_both
-        idempotency::survives_every_single_fault  histories::of_the_primitives_have_an_order
-        histories::of_the_whole_store_have_an_order
+        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (RemoveOnlyHides, "
         between::a_value_is_removed_or_replaced_and_never_both  between::what_is_removed_stays_removed
@@ -451,8 +434,7 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
     "),
     (ExpireOnlyShortens, "
         try_expire::lengthens  expiry::the_longest_ttl_is_kept  leases::are_kept_by_renewal
-        leases::survive_every_single_fault  idempotency::long_work_keeps_its_claim
-        idempotency::survives_every_single_fault  histories::of_the_primitives_have_an_order
+        idempotency::long_work_keeps_its_claim  histories::of_the_primitives_have_an_order
         histories::of_the_whole_store_have_an_order
     "),
     (ExpireOnlyLengthens, "
@@ -464,15 +446,13 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         values::empty_is_a_value  values::the_longest_comes_back  try_expire::lengthens  try_expire::changes_no_value
         get::tells_the_time_left  between::a_late_renewal_does_not_undo_a_removal  between::neighbours_are_left_alone
         expiry::the_longest_ttl_is_kept  set::is_a_value_like_any_other  cancellation::try_expire_may_be_dropped
-        leases::are_kept_by_renewal  leases::survive_every_single_fault  idempotency::long_work_keeps_its_claim
-        idempotency::survives_every_single_fault  histories::of_the_primitives_have_an_order
+        leases::are_kept_by_renewal  idempotency::long_work_keeps_its_claim  histories::of_the_primitives_have_an_order
         histories::of_the_whole_store_have_an_order
     "),
     (ExpireIgnoresExpected, "
         values::the_last_byte_counts  values::a_beginning_is_not_the_value  values::case_counts
         try_expire::refuses_another_value  between::a_former_owner_touches_nothing
-        idempotency::a_late_renewal_renews_nothing  idempotency::survives_every_single_fault
-        histories::of_the_whole_store_have_an_order
+        idempotency::a_late_renewal_renews_nothing  histories::of_the_whole_store_have_an_order
     "),
     (ExpireAlwaysSaysApplied, "
         try_expire::refuses_an_absent_key  try_expire::never_revives  between::what_is_removed_stays_removed
@@ -537,10 +517,7 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         idempotency::tells_who_claimed_a_call  fence::refuses_an_older_token  fence::keeps_the_highest_of_many
         histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
-    (AnswersAreMixedUp, "
-        handles::serve_many_tasks_at_once  idempotency::survives_every_single_fault
-        histories::of_the_primitives_have_an_order
-    "),
+    (AnswersAreMixedUp, "handles::serve_many_tasks_at_once histories::of_the_primitives_have_an_order"),
 
     // Expiry
     (TtlIsCutToSeconds, "
@@ -577,12 +554,11 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         expiry::never_early  expiry::keeps_fractions_of_a_second  expiry::the_longest_ttl_is_kept
         set::drops_a_farther_end  set::ends_what_never_ended  set::the_primitives_take_what_never_ends
         batches::get_many_tells_the_time_left  leases::are_lost_before_another_gets_them
-        leases::are_kept_after_their_release_if_asked  leases::tell_who_holds_them  leases::survive_every_single_fault
+        leases::are_kept_after_their_release_if_asked  leases::tell_who_holds_them
         idempotency::a_late_renewal_renews_nothing  idempotency::long_work_keeps_its_claim
         idempotency::after_a_crash_the_work_runs_again  idempotency::the_outcome_is_unknown_after_a_crash_if_asked
         idempotency::an_answer_lives_for_its_ttl  idempotency::tells_who_claimed_a_call
-        idempotency::survives_every_single_fault  histories::of_the_primitives_have_an_order
-        histories::of_the_whole_store_have_an_order
+        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (EndsLate, "
         try_add::hands_back_what_is_there  try_add::leaves_what_is_there_alone  try_add::takes_an_expired_key
@@ -621,27 +597,25 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         sliding::a_read_tells_the_end_that_it_brings  scan::shows_nothing_expired
         leases::are_released_by_their_holder_only  leases::are_lost_before_another_gets_them
         leases::go_to_who_waits_after_their_end  leases::are_kept_after_their_release_if_asked
-        leases::tell_who_holds_them  leases::survive_every_single_fault
-        idempotency::a_late_completion_overwrites_nothing  idempotency::a_late_failure_frees_nothing
-        idempotency::a_late_renewal_renews_nothing  idempotency::after_a_crash_the_work_runs_again
-        idempotency::the_outcome_is_unknown_after_a_crash_if_asked  idempotency::an_unknown_outcome_is_for_operators
-        idempotency::an_answer_lives_for_its_ttl  idempotency::tells_who_claimed_a_call
-        idempotency::every_record_is_listed  histories::of_the_primitives_have_an_order
-        histories::of_the_whole_store_have_an_order
+        leases::tell_who_holds_them  idempotency::a_late_completion_overwrites_nothing
+        idempotency::a_late_failure_frees_nothing  idempotency::a_late_renewal_renews_nothing
+        idempotency::after_a_crash_the_work_runs_again  idempotency::the_outcome_is_unknown_after_a_crash_if_asked
+        idempotency::an_unknown_outcome_is_for_operators  idempotency::an_answer_lives_for_its_ttl
+        idempotency::tells_who_claimed_a_call  idempotency::every_record_is_listed
+        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (FewMillisecondsAreNoTtl, "expiry::a_few_milliseconds_are_kept"),
     (TtlWrapsAround, "expiry::the_longest_ttl_is_kept"),
     (OldTimersTakeNewEntries, "
         try_replace::brings_a_longer_ttl  try_expire::lengthens  expiry::an_old_end_takes_no_new_entry
         set::drops_a_nearer_end  sliding::a_read_prolongs  sliding::a_read_of_many_prolongs
-        sliding::a_read_prolongs_up_to_the_absolute_end  leases::are_kept_by_renewal  leases::survive_every_single_fault
+        sliding::a_read_prolongs_up_to_the_absolute_end  leases::are_kept_by_renewal
         idempotency::long_work_keeps_its_claim  idempotency::an_answer_outlives_its_claim
-        idempotency::survives_every_single_fault  histories::of_the_primitives_have_an_order
-        histories::of_the_whole_store_have_an_order
+        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (SweepTakesNeighbours, "
         expiry::one_end_takes_no_neighbour  batches::get_many_answers_in_order  batches::set_many_gives_each_its_own_end
-        scan::shows_nothing_expired  idempotency::survives_every_single_fault
-        histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
+        scan::shows_nothing_expired  histories::of_the_primitives_have_an_order
+        histories::of_the_whole_store_have_an_order
     "),
 ];
