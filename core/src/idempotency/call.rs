@@ -143,7 +143,8 @@ impl Call {
             Begin::Replay(replay) => return Ok(Answer { value: replay.value()?, replayed: true }),
             Begin::Claimed(claim) => claim,
         };
-        let work = caught(work());
+        // The call of a closure that is not `async` runs code of its own, so it belongs to what is caught.
+        let work = caught(async { work().await });
         let done = if drop_work_when_lost { claim.while_held(work).await.map_err(Error::from)? } else { work.await };
         match done {
             Ok(Ok(value)) => {

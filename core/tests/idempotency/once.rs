@@ -82,6 +82,29 @@ async fn a_panic_frees_the_key_before_it_goes_on() {
     assert_eq!(call(&rig.b).run(async || 1).await.unwrap(), Answer { value: 1, replayed: false });
 }
 
+/// A closure that answers with a future runs before that is polled.
+#[tokio::test(start_paused = true)]
+async fn a_panic_before_the_work_awaits_anything_frees_the_key_too() {
+    let rig = Rig::new();
+    let panicking = call(&rig.a).try_run(|| -> std::future::Ready<Result<u32, ()>> { panic!("in the work") });
+    let panic = AssertUnwindSafe(panicking).catch_unwind().await.unwrap_err();
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"in the work"));
+    assert_eq!(rig.record().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_can_be_made_in_a_task_of_its_own() {
+    let rig = Rig::new();
+    let (once, work) = (rig.a.clone(), Work::default());
+    let task = tokio::spawn(async move {
+        let (order, work) = (KEY.to_owned(), &work);
+        let answer = call(&once).run(async || format!("{order} {}", work.run())).await;
+        let again = call(&once).try_run(async || Ok::<_, std::io::Error>(order.clone())).await;
+        (answer.unwrap().value, again.unwrap().value)
+    });
+    assert_eq!(task.await.unwrap(), ("k-42 1".to_owned(), "k-42 1".to_owned()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn fifty_at_once_run_the_work_once() {
     let slow = Fault::DelayRequest(seconds(0.3));
