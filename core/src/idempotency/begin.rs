@@ -136,10 +136,18 @@ impl Terms {
     /// Asks the store once: claims the call if nobody has, else says what is there.
     async fn ask(&self, limit: Option<Instant>) -> Result<Asked, Error> {
         let leases = &self.once.0.leases;
-        let place = Place { locks: leases, key: &self.key, resource: &self.key, plan: self.plan, operation: "begin" };
+        let place = Place {
+            locks: leases,
+            key: &self.key,
+            resource: &self.key,
+            plan: self.plan,
+            // A marker says that the work may still run, or has had its effect, though its claim is lost.
+            outlives_loss: true,
+            operation: "begin",
+        };
         let sent = leases.now();
         let entry = match place.bid(|| self.bid(), sent, limit, SENDINGS).await? {
-            Placed::Ours { lease, ghost } => return Ok(Asked::Begun(Begin::Claimed(Claim::new(self, lease, ghost)))),
+            Placed::Ours(lease) => return Ok(Asked::Begun(Begin::Claimed(Claim::new(self, lease)))),
             Placed::Theirs(entry) => entry,
         };
         let record = Record::decode(&entry.value, "begin").map_err(|error| error.with_store(leases.store().name()))?;

@@ -30,12 +30,10 @@ pub struct Claim {
     in_progress_ttl: Ttl,
     settle_for: Duration,
     lease: Lease,
-    /// What another sending of its marker may still place once its key is free.
-    ghost: Option<Bytes>,
 }
 
 impl Claim {
-    pub(super) fn new(terms: &Terms, mut lease: Lease, ghost: Option<Bytes>) -> Self {
+    pub(super) fn new(terms: &Terms, mut lease: Lease) -> Self {
         lease.forgo_when_dropped(true);
         let Terms { once, key, operation, fingerprint, plan, in_progress_ttl, record_ttl, policy } = terms;
         let header = Header {
@@ -53,7 +51,6 @@ impl Claim {
             in_progress_ttl: *in_progress_ttl,
             settle_for: policy.settle_for,
             lease,
-            ghost,
         }
     }
 
@@ -205,18 +202,15 @@ impl Claim {
     ///
     /// When the future is dropped, the key is freed in the background.
     pub async fn abandon(self) -> Result<Release, Error> {
-        let Self { once, key, marker_ttl, lease, ghost, .. } = self;
-        let leases = &once.0.leases;
-        // Reclaimed once this is dropped, and no sooner: beside the release it could remove what the release is about,
-        // which would say that the claim was lost, and be content before the other sending has landed.
-        let _ghost = ghost.map(|ghost| leases.doubt(&key, ghost, marker_ttl));
-        leases.answered_by(Instant::now() + LIMIT, "abandon", lease.release()).await
+        let Self { once, lease, .. } = self;
+        once.0.leases.answered_by(Instant::now() + LIMIT, "abandon", lease.release()).await
     }
 
     /// Ends the claim here, with a record of its answer to be written; of no answer where it is none or too large.
     fn recorded_as(self, answer: Option<Bytes>) -> Result<Recording, Error> {
-        let Self { once, key, header, record_ttl, marker_ttl, in_progress_ttl, settle_for, lease, ghost: _ } = self;
-        let marker = lease.value().clone();
+        let Self { once, key, header, record_ttl, marker_ttl, in_progress_ttl, settle_for, lease } = self;
+        let (marker, marker_may_land_again) = (lease.value().clone(), lease.may_land_again());
+        let renew_every = in_progress_ttl.as_duration() / 3;
         // From here on the recording keeps the marker: a renewal of the lease would find it gone, and call that a loss.
         let _ = lease.forgo();
         let longest = once.0.leases.store().capabilities().max_value_len;
@@ -231,8 +225,19 @@ impl Claim {
         };
         let record = Record { header, state };
         let value = record.encode();
-        let renew_every = in_progress_ttl.as_duration() / 3;
-        Ok(Recording::of(Draft { once, key, marker, value, record, record_ttl, marker_ttl, renew_every, settle_for }))
+        let draft = Draft {
+            once,
+            key,
+            marker,
+            marker_may_land_again,
+            value,
+            record,
+            record_ttl,
+            marker_ttl,
+            renew_every,
+            settle_for,
+        };
+        Ok(Recording::of(draft))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::idempotency::record::Record;
 use crate::idempotency::service::Idempotency;
+use crate::lock::Landed;
 use crate::store::{AtomicStore, Key, Outcome, ReplaceOutcome, Ttl};
 
 /// What became of a claim that was completed. This enum is closed.
@@ -45,6 +46,8 @@ pub(super) struct Draft {
     pub(super) once: Idempotency,
     pub(super) key: Key,
     pub(super) marker: Bytes,
+    /// Whether another sending of the marker may still land once the key is free.
+    pub(super) marker_may_land_again: bool,
     pub(super) record: Record,
     /// The record as it is written.
     pub(super) value: Bytes,
@@ -246,7 +249,9 @@ impl Drop for Recording {
                 leases.settle(&self.runtime, async move { draft.while_kept(draft.offer()).await });
             }
             WhenDropped::Free => {
-                leases.give_back(&self.runtime, &self.draft.key, &self.draft.marker, self.draft.marker_ttl)
+                let Draft { key, marker, marker_ttl, marker_may_land_again, .. } = &self.draft;
+                let landed = if *marker_may_land_again { Landed::PerhapsAgain } else { Landed::Surely };
+                leases.remove_later(&self.runtime, key, marker, *marker_ttl, landed);
             }
         }
     }

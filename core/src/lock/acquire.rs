@@ -123,9 +123,9 @@ impl Terms {
     /// Asks the store once, and waits for its answer until `limit`, but no longer than a grant would be worth anything.
     async fn attempt(&self, locks: &Locks, sent: Moment, limit: Option<Instant>) -> Result<Attempt, Error> {
         let Self { key, resource, plan, .. } = self;
-        let place = Place { locks, key, resource, plan: *plan, operation: "acquire" };
+        let place = Place { locks, key, resource, plan: *plan, outlives_loss: false, operation: "acquire" };
         match place.bid(|| self.bid(locks), sent, limit, 1).await? {
-            Placed::Ours { lease, .. } => {
+            Placed::Ours(lease) => {
                 if let Some(owner) = &self.owner {
                     owner.remember(lease.hold());
                 }

@@ -28,6 +28,10 @@ pub(super) struct Hold {
     pub(super) value: Bytes,
     pub(super) token: Option<FencingToken>,
     pub(super) plan: Plan,
+    /// Whether another sending of what is stored may still land, once it is gone.
+    pub(super) may_land_again: bool,
+    /// Whether what is stored is left there when the lease is lost.
+    outlives_loss: bool,
     /// From when the lease counts: before its request was sent.
     pub(super) granted_at: Moment,
     /// Where it was acquired, so that it can be dropped anywhere.
@@ -43,8 +47,6 @@ pub(super) struct Hold {
     noted: Mutex<Option<Instant>>,
     /// The renewal under way.
     renewal: Mutex<Option<AbortHandle>>,
-    /// Whether what is stored is somebody else's to see to when the lease ends.
-    leaves_its_key: AtomicBool,
 }
 
 /// What a hold is made of.
@@ -56,6 +58,8 @@ pub(super) struct Grant {
     pub(super) value: Bytes,
     pub(super) token: Option<FencingToken>,
     pub(super) plan: Plan,
+    pub(super) may_land_again: bool,
+    pub(super) outlives_loss: bool,
     pub(super) sent: Moment,
     pub(super) since: SystemTime,
     pub(super) runtime: Handle,
@@ -67,7 +71,22 @@ pub(super) struct Grant {
 impl Hold {
     /// A hold with one handle.
     pub(super) fn new(grant: Grant) -> Arc<Self> {
-        let Grant { locks, key, resource, nonce, value, token, plan, sent, since, runtime, term, now } = grant;
+        let Grant {
+            locks,
+            key,
+            resource,
+            nonce,
+            value,
+            token,
+            plan,
+            may_land_again,
+            outlives_loss,
+            sent,
+            since,
+            runtime,
+            term,
+            now,
+        } = grant;
         locks.0.held.fetch_add(1, Ordering::AcqRel);
         let hold = Arc::new(Self {
             locks,
@@ -77,6 +96,8 @@ impl Hold {
             value,
             token,
             plan,
+            may_land_again,
+            outlives_loss,
             granted_at: sent,
             runtime,
             since,
@@ -86,7 +107,6 @@ impl Hold {
             is_watched: AtomicBool::new(false),
             noted: Mutex::new(None),
             renewal: Mutex::new(None),
-            leaves_its_key: AtomicBool::new(false),
         });
         if plan.renew_after.is_some() {
             hold.locks.0.keeper.attend(&hold, now);
@@ -174,16 +194,11 @@ impl Hold {
         }
         self.latched(|term| term.renewed(sent, now)).map_err(|lost| {
             // The stored lease was just made to live longer, and nobody holds it any more.
-            if !self.leaves_its_key.load(Ordering::Acquire) {
+            if !self.outlives_loss {
                 reclaim::release(self);
             }
             lost.into()
         })
-    }
-
-    /// Whether a renewal that comes too late leaves what is stored as it is.
-    pub(super) fn leave_its_key(&self, leave: bool) {
-        self.leaves_its_key.store(leave, Ordering::Release);
     }
 
     /// When the lease has surely ended in the store, if nothing reaches it from now on.

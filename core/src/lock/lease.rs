@@ -5,6 +5,7 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
@@ -70,6 +71,16 @@ impl Lease {
     /// What is stored: it proves that the lease is ours.
     pub(crate) fn value(&self) -> &Bytes {
         &self.hold.value
+    }
+
+    /// Whether another sending of what is stored may still land, once it is gone.
+    pub(crate) fn may_land_again(&self) -> bool {
+        self.hold.may_land_again
+    }
+
+    /// Where it was acquired.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.hold.runtime
     }
 
     pub(crate) fn since(&self) -> SystemTime {
@@ -208,6 +219,9 @@ impl Lease {
         let removal = locks.store().try_remove(key, value);
         let outcome = locks.answered_by(self.hold.ends_without_us(now), "release", removal).await?;
         self.stage = Stage::Settled;
+        if self.hold.may_land_again {
+            reclaim::release(&self.hold);
+        }
         Ok(match outcome {
             Outcome::Applied => {
                 locks.0.queues.released(key);
@@ -256,15 +270,12 @@ impl Lease {
 
     /// Chooses whether dropping it leaves what is stored as it is, or releases it.
     pub(crate) fn forgo_when_dropped(&mut self, forgo: bool) {
-        self.hold.leave_its_key(forgo);
         self.stage = if forgo { Stage::Forgoing } else { Stage::Holding };
     }
 
     /// Lets go of it here and leaves what is stored as it is: nothing is renewed from here on. Says whether it had been
     /// lost.
     pub(crate) fn forgo(mut self) -> Result<(), Lost> {
-        // Before it ends, so that a renewal that finds it ended knows.
-        self.hold.leave_its_key(true);
         self.leave();
         self.stage = Stage::Settled;
         self.hold.end(self.hold.locks.now())

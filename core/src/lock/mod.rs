@@ -60,5 +60,6 @@ pub use term::{LossReason, Lost};
 pub(crate) use owner::process_label;
 pub(crate) use pause::{Pauses, Wake, after_expiry, sleep_until_hinted};
 pub(crate) use place::{Bid, Place, Placed};
+pub(crate) use reclaim::Landed;
 pub(crate) use request::plan;
 pub(crate) use term::Plan;

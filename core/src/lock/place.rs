@@ -25,11 +25,7 @@ pub(crate) struct Bid {
 /// What became of one try to hold a key.
 pub(crate) enum Placed {
     /// It is held.
-    Ours {
-        lease: Lease,
-        /// What an earlier sending may still place, once the key is free.
-        ghost: Option<Bytes>,
-    },
+    Ours(Lease),
     /// Something else is there.
     Theirs(Entry),
 }
@@ -41,6 +37,8 @@ pub(crate) struct Place<'a> {
     /// What a loss of it is called.
     pub(crate) resource: &'a Key,
     pub(crate) plan: Plan,
+    /// Whether what is stored says more than who holds it, so that it is left there when the lease is lost.
+    pub(crate) outlives_loss: bool,
     /// What to call it in errors.
     pub(crate) operation: &'static str,
 }
@@ -61,19 +59,17 @@ impl Place<'_> {
         let mine = bid();
         let worthless = sent.instant() + plan.valid_for;
         let limit = limit.map_or(worthless, |limit| worthless.min(limit));
-        let doubt = Doubt::about(locks, key, mine.value.clone(), plan.ttl);
+        let mut doubt = Doubt::about(locks, key, mine.value.clone(), plan.ttl);
         let mut sending = 1;
         loop {
             let share =
                 if sending < sendings { sent.instant() + plan.valid_for / sendings * sending } else { worthless };
             let answer = locks.store().try_add(key, mine.value.clone(), plan.ttl);
             match locks.answered_by(limit.min(share), operation, answer).await {
-                Ok(AddOutcome::Added(revision)) => {
-                    let ghost = (sending > 1).then(|| mine.value.clone());
-                    return self.granted(mine, sent, revision, doubt, ghost);
-                }
+                Ok(AddOutcome::Added(revision)) => return self.granted(mine, sent, revision, doubt, sending > 1),
                 Ok(AddOutcome::Exists(entry)) if entry.value == mine.value => {
-                    return self.adopt(mine, bid(), doubt, sending > 1).await;
+                    // The first sending was the grant and this the one that met it; one between may still land.
+                    return self.adopt(&mine, bid(), doubt, sending > 2).await;
                 }
                 Ok(AddOutcome::Exists(entry)) => {
                     // An earlier sending may still land, once what is there has gone.
@@ -85,8 +81,9 @@ impl Place<'_> {
                 Err(error) if error.effect() == Effect::Unknown && sending < sendings && Instant::now() < limit => {
                     tracing::debug!(%key, %error, "a bid of unknown outcome is sent again");
                     sending += 1;
+                    doubt.sent_again();
                 }
-                // Of an earlier sending nobody knows.
+                // Of an earlier sending nothing is known all the same.
                 Err(error) if sending > 1 => return Err(error.with_effect(Effect::Unknown)),
                 Err(error) => {
                     if error.effect() == Effect::None {
@@ -104,9 +101,9 @@ impl Place<'_> {
         sent: Moment,
         revision: Revision,
         doubt: Doubt<'_>,
-        ghost: Option<Bytes>,
+        may_land_again: bool,
     ) -> Result<Placed, Error> {
-        let Self { locks, key, resource, plan, operation } = *self;
+        let Self { locks, key, resource, plan, outlives_loss, operation } = *self;
         let now = locks.now();
         let Some(term) = Term::granted(plan, sent, now) else {
             doubt.give_back();
@@ -123,26 +120,32 @@ impl Place<'_> {
             value,
             token: locks.gives_fencing_tokens().then(|| FencingToken::from(revision)),
             plan,
+            may_land_again,
+            outlives_loss,
             sent,
             since,
             runtime,
             term,
             now,
         });
-        Ok(Placed::Ours { lease: Lease::new(hold), ghost })
+        Ok(Placed::Ours(Lease::new(hold)))
     }
 
     /// Our own value is there already: the request was sent twice. The first sending was the grant, and its token never
     /// reached us, so the lease starts anew under a fresh nonce.
-    async fn adopt(&self, mine: Bid, fresh: Bid, doubt: Doubt<'_>, resent: bool) -> Result<Placed, Error> {
+    async fn adopt(&self, mine: &Bid, fresh: Bid, doubt: Doubt<'_>, may_land_again: bool) -> Result<Placed, Error> {
         let Self { locks, key, plan, operation, .. } = *self;
         let sent = locks.now();
         let renewed_doubt = Doubt::about(locks, key, fresh.value.clone(), plan.ttl);
         let answer = locks.store().try_replace(key, &mine.value, fresh.value.clone(), plan.ttl);
         match locks.answered_by(sent.instant() + plan.valid_for, operation, answer).await {
             Ok(ReplaceOutcome::Applied(revision)) => {
-                drop(doubt.resolve());
-                self.granted(fresh, sent, revision, renewed_doubt, resent.then_some(mine.value))
+                if may_land_again {
+                    drop(doubt);
+                } else {
+                    drop(doubt.resolve());
+                }
+                self.granted(fresh, sent, revision, renewed_doubt, false)
             }
             // It has ended meanwhile. Whoever is there now is not known, and neither value is ours to keep.
             Ok(ReplaceOutcome::NotApplied) => {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 
-use crate::clock::Moment;
 use crate::lock::hold::Hold;
 use crate::lock::locks::Locks;
 use crate::store::{Key, Outcome, Ttl};
@@ -15,9 +14,8 @@ use crate::store::{Key, Outcome, Ttl};
 /// Releases a lease in the background, until the store says so or it has ended by its ttl.
 pub(super) fn release(hold: &Arc<Hold>) {
     let hold = hold.clone();
-    let now = hold.locks.now();
-    let ends = now.after(hold.plan.ttl.as_duration());
-    let chore = remove(hold.locks.clone(), hold.key.clone(), hold.value.clone(), now, ends);
+    let landed = if hold.may_land_again { Landed::PerhapsAgain } else { Landed::Surely };
+    let chore = remove(hold.locks.clone(), hold.key.clone(), hold.value.clone(), hold.plan.ttl, landed);
     let locks = hold.locks.clone();
     let runtime = hold.runtime.clone();
     locks.settle(&runtime, async move {
@@ -26,20 +24,37 @@ pub(super) fn release(hold: &Arc<Hold>) {
     });
 }
 
+/// What is known of an entry of ours that is to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Landed {
+    /// It is there, or was.
+    Surely,
+    /// It was sent once, and may be there, or still on its way.
+    Perhaps,
+    /// It was sent more than once, and may come to be there more than once.
+    PerhapsAgain,
+}
+
 /// An acquisition between its request and its answer. Dropped before the answer is known, it reclaims what the store
 /// may have granted: an error of unknown effect and a future that is dropped midway come to the same.
-pub(crate) struct Doubt<'a> {
+pub(super) struct Doubt<'a> {
     locks: &'a Locks,
     key: &'a Key,
     value: Bytes,
     ttl: Ttl,
+    was_sent_again: bool,
     /// Where the reclaim runs; nothing once the answer is known.
     runtime: Option<Handle>,
 }
 
 impl<'a> Doubt<'a> {
     pub(super) fn about(locks: &'a Locks, key: &'a Key, value: Bytes, ttl: Ttl) -> Self {
-        Self { locks, key, value, ttl, runtime: Some(Handle::current()) }
+        Self { locks, key, value, ttl, was_sent_again: false, runtime: Some(Handle::current()) }
+    }
+
+    /// The request is sent once more, and the store may get to see each sending.
+    pub(super) fn sent_again(&mut self) {
+        self.was_sent_again = true;
     }
 
     /// The store has said what became of the request. Gives the runtime that it was made on.
@@ -50,17 +65,14 @@ impl<'a> Doubt<'a> {
     /// The store granted it, and nobody will hold it.
     pub(super) fn give_back(mut self) {
         if let Some(runtime) = self.runtime.take() {
-            self.remove(&runtime, Duration::ZERO);
+            self.remove(&runtime, Landed::Surely);
         }
     }
 
-    /// Removes it, though it may still be `on_its_way` for so long.
-    fn remove(&self, runtime: &Handle, on_its_way: Duration) {
+    fn remove(&self, runtime: &Handle, landed: Landed) {
         metrics::counter!("leasehold_reclaims_total").increment(1);
-        let landed = self.locks.now().after(on_its_way);
-        let ends = landed.after(self.ttl.as_duration());
-        let chore = remove(self.locks.clone(), self.key.clone(), self.value.clone(), landed, ends);
-        self.locks.settle(runtime, chore);
+        let landed = if self.was_sent_again { Landed::PerhapsAgain } else { landed };
+        self.locks.remove_later(runtime, self.key, &self.value, self.ttl, landed);
     }
 }
 
@@ -68,41 +80,39 @@ impl Drop for Doubt<'_> {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             tracing::debug!(key = %self.key, "an acquisition of unknown outcome is reclaimed");
-            self.remove(&runtime, self.locks.transport_gives_up_after());
+            self.remove(&runtime, Landed::Perhaps);
         }
     }
 }
 
 impl Locks {
-    /// A value that was sent more than once and may still land under a key: dropped, it is reclaimed in the background.
-    pub(crate) fn doubt<'a>(&'a self, key: &'a Key, value: Bytes, ttl: Ttl) -> Doubt<'a> {
-        Doubt::about(self, key, value, ttl)
-    }
-
-    /// Removes a value of ours in the background, if it is still there.
-    pub(crate) fn give_back(&self, runtime: &Handle, key: &Key, value: &Bytes, ttl: Ttl) {
-        let now = self.now();
-        let chore = remove(self.clone(), key.clone(), value.clone(), now, now.after(ttl.as_duration()));
-        self.settle(runtime, chore);
+    /// Removes an entry of ours in the background, if it is there or comes to be.
+    pub(crate) fn remove_later(&self, runtime: &Handle, key: &Key, value: &Bytes, ttl: Ttl, landed: Landed) {
+        self.settle(runtime, remove(self.clone(), key.clone(), value.clone(), ttl, landed));
     }
 }
 
 /// Removes our own entry, trying again until that is settled or the entry has surely ended by itself.
 ///
-/// That it is not there settles it from `trusted_from` on: before, a request may still be parked on its way, and land
-/// after a removal that found nothing.
-async fn remove(locks: Locks, key: Key, value: Bytes, trusted_from: Moment, ends: Moment) {
+/// That it is not there settles it only when no request for it may be parked on its way any more, and land after a
+/// removal that found nothing; nor does a removal settle it while a second sending may land after that.
+async fn remove(locks: Locks, key: Key, value: Bytes, ttl: Ttl, landed: Landed) {
     const FIRST_PAUSE: Duration = Duration::from_millis(50);
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
     const LIMIT: Duration = Duration::from_secs(5);
 
+    let trusted_from = match landed {
+        Landed::Surely => locks.now(),
+        Landed::Perhaps | Landed::PerhapsAgain => locks.now().after(locks.transport_gives_up_after()),
+    };
+    let ends = trusted_from.after(ttl.as_duration());
     let mut pause = FIRST_PAUSE;
     loop {
         let asked = locks.now();
         match tokio::time::timeout(LIMIT, locks.store().try_remove(&key, &value)).await {
-            Ok(Ok(Outcome::Applied)) => return,
-            Ok(Ok(Outcome::NotApplied)) if asked.is_past(trusted_from) => return,
-            Ok(Ok(Outcome::NotApplied)) | Err(_) => {}
+            Ok(Ok(Outcome::Applied)) if landed != Landed::PerhapsAgain => return,
+            Ok(Ok(_)) if asked.is_past(trusted_from) => return,
+            Ok(Ok(_)) | Err(_) => {}
             Ok(Err(error)) => tracing::debug!(%key, %error, "a removal failed and is tried again"),
         }
         if locks.now().is_past(ends) {

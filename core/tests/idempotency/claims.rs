@@ -89,6 +89,27 @@ async fn a_late_renewal_does_not_renew_the_next_claim() {
     assert!(late.fencing_token() < next.fencing_token(), "what it writes to can tell the two apart");
 }
 
+/// The marker of a lost claim is what says that its work may still run, so nobody but its claimant takes it away.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_answered_too_late_leaves_the_marker() {
+    for policy in [AfterCrash::RunAgain, AfterCrash::OutcomeUnknown] {
+        let rig = Rig::with(Plan::none().nth(Operation::TryExpire, 1, Fault::DelayAnswer(seconds(0.5))), |builder| {
+            builder.in_progress_ttl(seconds(5.0)).renewal(Renewal::Off).after_crash(policy)
+        });
+        let claim = claimed(call(&rig.a)).await;
+        sleep(seconds(4.9)).await;
+        assert_eq!(claim.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+        sleep(seconds(1.0)).await;
+        assert!(is_in_progress(call(&rig.b)).await, "the store has renewed it: {policy:?}");
+        if policy == AfterCrash::OutcomeUnknown {
+            sleep(seconds(10.0)).await;
+            assert_eq!(refused(call(&rig.b)).await.code(), Some(Code::NotReplayable), "it never runs by itself");
+        }
+        assert_eq!(claim.complete("the answer").await.unwrap(), Completion::Recorded);
+        assert_eq!(replayed(call(&rig.b)).await, "the answer");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn long_work_keeps_its_claim() {
     for policy in [AfterCrash::RunAgain, AfterCrash::OutcomeUnknown] {

@@ -4,7 +4,7 @@ use leasehold_core::lock::Release;
 use leasehold_core::{Code, Effect, ErrorKind};
 use tokio::time::sleep;
 
-use crate::support::{Rig, Work, call, claimed, eventually, is_in_progress, replayed, seconds};
+use crate::support::{Rig, Work, call, claimed, eventually, is_in_progress, refused, replayed, seconds};
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_answer_is_lost_is_recognised() {
@@ -77,6 +77,66 @@ async fn what_was_sent_twice_is_given_up_before_it_is_reclaimed() {
     sleep(seconds(21.5)).await;
     assert_eq!(rig.record().await, None, "the first sending has landed, and was reclaimed");
     rig.a.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_again_and_given_up_leaves_nothing_though_each_sending_lands_late() {
+    let late = |after| Fault::ApplyLate(seconds(after));
+    let plan = Plan::none().nth(Operation::TryAdd, 1, late(1.0)).nth(Operation::TryAdd, 2, late(10.0)).nth(
+        Operation::TryAdd,
+        3,
+        late(20.0),
+    );
+    let rig = Rig::with_plan(plan);
+    assert_eq!(refused(call(&rig.a)).await.effect(), Effect::Unknown);
+    for landed in [2.0, 9.5, 10.0] {
+        sleep(seconds(landed)).await;
+        assert_eq!(rig.record().await, None, "a sending has landed, and was reclaimed");
+    }
+    rig.a.close().await;
+    assert_eq!(rig.record().await, None);
+}
+
+/// What is adopted is replaced under a fresh nonce, and an earlier sending of the first one may still be on its way.
+#[tokio::test(start_paused = true)]
+async fn what_was_adopted_and_given_up_leaves_nothing_though_the_first_lands_late() {
+    let plan = Plan::none().nth(Operation::TryAdd, 1, Fault::ApplyLate(seconds(20.0))).nth(
+        Operation::TryAdd,
+        2,
+        Fault::LoseAnswer,
+    );
+    let rig = Rig::with_plan(plan);
+    let _ = claimed(call(&rig.a)).await.abandon().await.unwrap();
+    assert_eq!(rig.record().await, None);
+    sleep(seconds(21.5)).await;
+    assert_eq!(rig.record().await, None, "the first sending has landed, and was reclaimed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_twice_and_dropped_leaves_nothing_though_the_first_lands_late() {
+    let plan = Plan::none().nth(Operation::TryAdd, 1, Fault::ApplyLate(seconds(20.0)));
+    for in_a_transaction in [false, true] {
+        let rig = Rig::with_plan(plan.clone());
+        let claim = claimed(call(&rig.a)).await.free_when_dropped();
+        match in_a_transaction {
+            true => drop(claim.recording("rolled back").unwrap()),
+            false => drop(claim),
+        }
+        eventually(seconds(1.0), async || rig.record().await.is_none()).await;
+        sleep(seconds(21.5)).await;
+        assert_eq!(rig.record().await, None, "the first sending has landed, and was reclaimed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_after_a_sending_of_unknown_outcome_is_unknown() {
+    let plan =
+        Plan::none().nth(Operation::TryAdd, 1, Fault::ApplyLate(seconds(1.0))).nth(Operation::TryAdd, 2, Fault::Refuse);
+    let rig = Rig::with_plan(plan);
+    let error = refused(call(&rig.a)).await;
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown));
+    sleep(seconds(1.0)).await;
+    eventually(seconds(2.0), async || rig.record().await.is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
