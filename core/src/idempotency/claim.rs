@@ -211,6 +211,8 @@ impl Claim {
         let Self { once, key, header, record_ttl, marker_ttl, in_progress_ttl, settle_for, lease } = self;
         let (marker, marker_may_land_again) = (lease.value().clone(), lease.may_land_again());
         let renew_every = in_progress_ttl.as_duration() / 3;
+        // Without a renewal of its own the claim may be near its end.
+        let renew_first = renew_every.min(lease.remaining() / 2);
         // From here on the recording keeps the marker: a renewal of the lease would find it gone, and call that a loss.
         let _ = lease.forgo();
         let longest = once.0.leases.store().capabilities().max_value_len;
@@ -234,6 +236,7 @@ impl Claim {
             record,
             record_ttl,
             marker_ttl,
+            renew_first,
             renew_every,
             settle_for,
         };

@@ -53,7 +53,8 @@ pub(super) struct Draft {
     pub(super) value: Bytes,
     pub(super) record_ttl: Ttl,
     pub(super) marker_ttl: Ttl,
-    /// How often the marker is renewed while the answer is on its way.
+    /// How soon and how often the marker is renewed while the answer is on its way.
+    pub(super) renew_first: Duration,
     pub(super) renew_every: Duration,
     pub(super) settle_for: Duration,
 }
@@ -204,11 +205,15 @@ impl Draft {
     }
 
     async fn keep(&self) -> Infallible {
+        let mut pause = self.renew_first;
         loop {
-            sleep(self.renew_every).await;
+            sleep(pause).await;
             let renewal = self.once.0.leases.store().try_expire(&self.key, &self.marker, self.marker_ttl);
-            // What it answers, the recording finds out too.
-            let _ = timeout(self.renew_every, renewal).await;
+            // What it answers, the recording finds out too; without an answer the marker may be near its end.
+            pause = match timeout(self.renew_every, renewal).await {
+                Ok(Ok(_)) => self.renew_every,
+                Ok(Err(_)) | Err(_) => self.renew_every / 8,
+            };
         }
     }
 

@@ -139,6 +139,46 @@ async fn what_was_refused_after_a_sending_of_unknown_outcome_is_unknown() {
     eventually(seconds(2.0), async || rig.record().await.is_none()).await;
 }
 
+/// The claim may be near its end when the work is done.
+#[tokio::test(start_paused = true)]
+async fn an_answer_on_its_way_keeps_a_claim_that_is_about_to_end() {
+    use leasehold_core::lock::Renewal;
+
+    let rig = Rig::with(Plan::none().from(Operation::TryReplace, 1, Fault::Refuse), |builder| {
+        builder.in_progress_ttl(seconds(6.0)).renewal(Renewal::Off)
+    });
+    let answer = call(&rig.a).run(async || {
+        sleep(seconds(5.5)).await;
+        1
+    });
+    assert_eq!(answer.await.unwrap().value, 1);
+    for _ in 0..10 {
+        sleep(seconds(0.7)).await;
+        assert!(is_in_progress(call(&rig.b)).await);
+    }
+    rig.link.follow(Plan::none());
+    rig.a.close().await;
+    assert!(call(&rig.b).run(async || 2).await.unwrap().replayed);
+}
+
+/// One that hangs is no reason to wait for a third of the ttl again.
+#[tokio::test(start_paused = true)]
+async fn an_answer_on_its_way_keeps_the_key_though_a_renewal_hangs() {
+    let plan = Plan::none()
+        .from(Operation::TryReplace, 1, Fault::Refuse)
+        .nth(Operation::TryExpire, 1, Fault::Hang)
+        .nth(Operation::TryExpire, 3, Fault::Hang);
+    let rig = Rig::with(plan, |builder| builder.in_progress_ttl(seconds(6.0)));
+    assert_eq!(call(&rig.a).run(async || 1).await.unwrap().value, 1);
+    for _ in 0..20 {
+        sleep(seconds(0.7)).await;
+        assert!(is_in_progress(call(&rig.b)).await);
+    }
+    rig.link.follow(Plan::none());
+    rig.a.close().await;
+    assert!(call(&rig.b).run(async || 2).await.unwrap().replayed);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_the_store_does_not_take_is_given_and_recorded_later() {
     for fault in [Fault::Refuse, Fault::LoseAnswer, Fault::ApplyLate(seconds(0.5)), Fault::Hang, Fault::ApplyAndHang] {
