@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::idempotency::{Answer, Begin, CallError, Claim, Idempotency, RecordState, Scope};
+use leasehold_core::idempotency::{Answer, Begin, CallError, Claim, Completion, Idempotency, RecordState, Scope};
 use leasehold_core::lock::Renewal;
 use leasehold_core::{Code, Effect, Error, ErrorKind};
 use leasehold_postgres::PostgresStore;
@@ -198,6 +198,49 @@ async fn a_commit_whose_answer_is_lost_is_found_out() {
     assert_eq!(error.effect(), Effect::None, "{error}");
     rig.once.close().await;
     assert_eq!((rig.orders().await, rig.state("cut").await), (2, None));
+}
+
+/// Where the claim has ended meanwhile there is nothing to be seen in the store, and the transaction may yet commit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_is_not_found_out_before_its_transaction_has_ended() {
+    const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+
+    let rig = Rig::start().await;
+    let short = Idempotency::builder(rig.store.clone())
+        .in_progress_ttl(Duration::from_millis(300))
+        .renewal(Renewal::Off)
+        .build();
+    for (key, commits) in [("committed", true), ("rolled back", false)] {
+        let key = key.replace(' ', "-");
+        let claim = match short.call("order", key.as_str(), "item").begin().await.unwrap() {
+            Begin::Claimed(claim) => claim,
+            Begin::Replay(_) => panic!("it was made before"),
+        };
+        let mut transaction = rig.pool.begin().await.unwrap();
+        let id = order(&mut transaction).await.unwrap();
+        let recording = claim.recording(&id).unwrap();
+        let written = recording.write_to(&rig.store.within(&mut transaction)).await.unwrap();
+        assert_eq!(written, Completion::Recorded);
+        eventually(SOON, async || rig.state(&key).await.is_none()).await;
+        let finding_out = tokio::spawn(recording.find_out());
+        eventually(SOON, async || {
+            let waiting: i64 = sqlx::query_scalar(WAITING).fetch_one(&rig.pool).await.unwrap();
+            waiting > 0 || finding_out.is_finished()
+        })
+        .await;
+        assert!(!finding_out.is_finished(), "{key}: its transaction is still open");
+        match commits {
+            true => transaction.commit().await.unwrap(),
+            false => transaction.rollback().await.unwrap(),
+        }
+        let found_out = finding_out.await.unwrap().unwrap();
+        short.close().await;
+        match commits {
+            true => assert_eq!((found_out, rig.replay(&key).await), (Completion::Recorded, id)),
+            false => assert_eq!((found_out, rig.state(&key).await), (Completion::Lost, None)),
+        }
+    }
+    assert_eq!(rig.orders().await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

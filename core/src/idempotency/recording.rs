@@ -1,5 +1,6 @@
 use std::convert::Infallible;
 use std::fmt;
+use std::mem;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,11 +8,11 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::Moment;
-use crate::error::Error;
+use crate::error::{Effect, Error};
 use crate::idempotency::record::Record;
 use crate::idempotency::service::Idempotency;
 use crate::lock::Landed;
-use crate::store::{AtomicStore, Key, Outcome, ReplaceOutcome, Ttl};
+use crate::store::{AddOutcome, AtomicStore, Key, ReplaceOutcome, Ttl};
 
 /// What became of a claim that was completed. This enum is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -109,7 +110,8 @@ impl Recording {
     /// Finds out what became of a transaction whose commit was not answered, from the claim's own store. `Recorded` when
     /// it was committed. `Lost` when it was not: then it never will be, and the key is free, or another's.
     ///
-    /// It waits for the transaction to end, as far as the store's own limits let it, and tries for a few seconds.
+    /// It waits for the transaction to end, as far as the store's own limits let it, and tries for a few seconds. Meanwhile
+    /// it may claim the key anew.
     ///
     /// # Errors
     ///
@@ -119,9 +121,11 @@ impl Recording {
     /// # Cancel safety
     ///
     /// As after an error.
-    pub async fn find_out(self) -> Result<Completion, Error> {
+    pub async fn find_out(mut self) -> Result<Completion, Error> {
         let until = Instant::now() + LIMIT;
         let mut pause = FIRST_PAUSE;
+        // What is asked may put the marker there again: then and, when nobody waits for the answer, later.
+        let mut may_land_again = mem::replace(&mut self.draft.marker_may_land_again, true);
         loop {
             let asked = self.draft.once.0.leases.answered_by(until, "commit", self.draft.look_behind_commit()).await;
             match asked {
@@ -129,9 +133,15 @@ impl Recording {
                     self.recorded();
                     return Ok(Completion::Recorded);
                 }
-                Ok(Completion::Lost) => return Ok(Completion::Lost),
+                Ok(Completion::Lost) => {
+                    self.draft.marker_may_land_again = may_land_again;
+                    return Ok(Completion::Lost);
+                }
                 Err(error) if Instant::now() + pause >= until => return Err(error),
-                Err(_) => sleep(pause).await,
+                Err(error) => {
+                    may_land_again |= error.effect() == Effect::Unknown;
+                    sleep(pause).await;
+                }
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -174,13 +184,21 @@ impl Draft {
         })
     }
 
-    /// What a transaction of unknown outcome has left. The marker is in its hands until it ends, so that whoever gets to
-    /// touch the marker knows that it ended without a record.
+    /// What a transaction of unknown outcome has left. The key is in its hands until it ends, so that whoever gets to
+    /// write there knows how it ended.
+    ///
+    /// To look is not enough: where the marker has ended meanwhile there is nothing to be seen, before the transaction
+    /// commits and after it was rolled back.
     async fn look_behind_commit(&self) -> Result<Completion, Error> {
-        match self.once.0.leases.store().try_expire(&self.key, &self.marker, self.marker_ttl).await? {
-            Outcome::Applied => Ok(Completion::Lost),
-            Outcome::NotApplied => self.look().await,
+        let Self { key, marker, marker_ttl, value, .. } = self;
+        let store = self.once.0.leases.store();
+        if store.try_expire(key, marker, *marker_ttl).await?.is_applied() {
+            return Ok(Completion::Lost);
         }
+        Ok(match store.try_add(key, marker.clone(), *marker_ttl).await? {
+            AddOutcome::Exists(entry) if entry.value == *value => Completion::Recorded,
+            AddOutcome::Exists(_) | AddOutcome::Added(_) => Completion::Lost,
+        })
     }
 
     /// Keeps the answer in this process, if it is to be.
