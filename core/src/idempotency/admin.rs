@@ -160,13 +160,20 @@ impl Idempotency {
     pub async fn purge(&self, scope: &Scope) -> Result<Outcome, Error> {
         let key = scope.stored_key()?;
         let store = self.0.leases.store();
-        if let Some(first_level) = &self.0.first_level {
-            first_level.forget(&key);
-        }
-        match store.get(&key).await? {
-            Some(entry) => store.try_remove(&key, &entry.value).await,
-            None => Ok(Outcome::NotApplied),
-        }
+        let forget = || {
+            if let Some(first_level) = &self.0.first_level {
+                first_level.forget(&key);
+            }
+        };
+        // Before, as this future may be dropped midway; and after, as a replay may have come meanwhile.
+        forget();
+        let purged = match store.get(&key).await {
+            Ok(Some(entry)) => store.try_remove(&key, &entry.value).await,
+            Ok(None) => Ok(Outcome::NotApplied),
+            Err(error) => Err(error),
+        };
+        forget();
+        purged
     }
 
     /// One page of what is stored for calls and messages, from `cursor` on; `None` starts. `store` is the one that the

@@ -52,6 +52,8 @@ pub(super) struct Draft {
     pub(super) record: Record,
     /// The record as it is written.
     pub(super) value: Bytes,
+    /// When the work was done: before the record can have been written.
+    pub(super) begun: Moment,
     pub(super) record_ttl: Ttl,
     pub(super) marker_ttl: Ttl,
     /// How soon and how often the marker is renewed while the answer is on its way.
@@ -70,8 +72,8 @@ enum WhenDropped {
 }
 
 impl Recording {
-    pub(super) fn of(draft: Draft) -> Self {
-        Self { draft, when_dropped: WhenDropped::Offer, runtime: Handle::current() }
+    pub(super) fn of(draft: Draft, runtime: Handle) -> Self {
+        Self { draft, when_dropped: WhenDropped::Offer, runtime }
     }
 
     pub(super) fn in_a_transaction(mut self) -> Self {
@@ -150,12 +152,11 @@ impl Recording {
     /// Records the answer through the claim's own store.
     pub(super) async fn finish(mut self) -> Result<Completion, Error> {
         let limit = Instant::now() + LIMIT;
-        let asked = self.draft.once.0.leases.now();
         let attempt = self.draft.once.0.leases.answered_by(limit, "complete", self.draft.attempt());
         let completion = self.draft.while_kept(attempt).await?;
         self.when_dropped = WhenDropped::Nothing;
         if completion == Completion::Recorded {
-            self.draft.remember_since(asked);
+            self.draft.remember();
         }
         Ok(completion)
     }
@@ -203,12 +204,8 @@ impl Draft {
 
     /// Keeps the answer in this process, if it is to be.
     fn remember(&self) {
-        self.remember_since(self.once.0.leases.now());
-    }
-
-    fn remember_since(&self, asked: Moment) {
         if let Some(first_level) = &self.once.0.first_level {
-            first_level.put(&self.key, &self.record, asked, self.record_ttl.as_duration());
+            first_level.put(&self.key, &self.record, self.begun, self.record_ttl.as_duration());
         }
     }
 

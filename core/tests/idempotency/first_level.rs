@@ -1,12 +1,12 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use leasehold_conformance::Plan;
+use leasehold_conformance::{Fault, Operation, Plan};
 use leasehold_core::Code;
-use leasehold_core::idempotency::{Answer, Scope};
+use leasehold_core::idempotency::{Answer, Begin, Scope};
 use tokio::time::sleep;
 
-use crate::support::{KEY, OPERATION, PAYLOAD, Rig, call, refused, replayed, seconds};
+use crate::support::{KEY, OPERATION, PAYLOAD, Rig, call, claimed, refused, replayed, seconds};
 
 fn rig(entries: usize, at_most: Duration) -> Rig {
     let entries = NonZeroUsize::new(entries).unwrap();
@@ -70,4 +70,31 @@ async fn it_is_bounded_and_forgets_what_is_purged_here() {
     assert_eq!(rig.trips(), trips + 1);
     assert!(rig.a.purge(&Scope::call("3")).await.unwrap().is_applied());
     assert!(!rig.a.call(OPERATION, "3", PAYLOAD).run(async || 1).await.unwrap().replayed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_keeps_nothing_that_is_read_while_it_is_purged() {
+    let rig = rig(10, seconds(1_000.0));
+    let _ = call(&rig.b).run(async || 1).await.unwrap();
+    rig.link.follow(Plan::none().nth(Operation::TryRemove, 1, Fault::DelayRequest(seconds(1.0))));
+    let scope = Scope::call(KEY);
+    let read = async {
+        sleep(seconds(0.5)).await;
+        assert!(call(&rig.a).run(async || 2).await.unwrap().replayed);
+    };
+    let (purged, ()) = tokio::join!(rig.a.purge(&scope), read);
+    assert!(purged.unwrap().is_applied());
+    assert!(!call(&rig.a).run(async || 3).await.unwrap().replayed);
+}
+
+/// The record lives from when it was written in the transaction, though the commit takes its time.
+#[tokio::test(start_paused = true)]
+async fn it_counts_from_before_the_answer_was_written_in_a_transaction() {
+    let rig = rig(10, seconds(1_000.0));
+    let recording = claimed(call(&rig.a)).await.recording("done").unwrap();
+    let _ = recording.write_to(&rig.memory).await.unwrap();
+    sleep(seconds(50.0)).await;
+    recording.recorded();
+    sleep(seconds(50.0)).await;
+    assert!(call(&rig.a).begin().await.is_ok_and(|begin| matches!(begin, Begin::Claimed(_))));
 }
