@@ -41,8 +41,9 @@ impl Call {
     ///   is in progress, and is all through the wait limit.
     /// - `Conflict` with [`Code::NotReplayable`] when its outcome is unknown, or its answer was not kept; `Corrupt` with
     ///   the same code when its record cannot be read.
-    /// - What the store could not answer, such as `Unavailable`. After an unknown effect nobody has the claim: what may
-    ///   be there is reclaimed in the background.
+    /// - What the store could not answer, such as `Unavailable`, or `Timeout` when its first answer did not come within
+    ///   the wait limit, where there is one. After an unknown effect nobody has the claim: what may be there is reclaimed
+    ///   in the background.
     ///
     /// # Cancel safety
     ///
@@ -107,6 +108,11 @@ impl Terms {
                 Err(error) if error.effect() == Effect::None && error.code() == Some(Code::StoreUnavailable) => {
                     tracing::debug!(%error, "a try failed while waiting for a call in progress");
                     pauses.next()
+                }
+                // It was in progress when last seen, and that is what the caller can act on.
+                Err(error) if error.code() == Some(Code::StoreUnavailable) && Instant::now() >= limit => {
+                    tracing::debug!(%error, "the store did not answer before the end of a wait");
+                    return Err(in_progress(&self.operation_name(), time_left).with_effect(error.effect()));
                 }
                 Err(error) => return Err(error),
             };

@@ -58,6 +58,7 @@ impl Place<'_> {
         let Self { locks, key, plan, operation, .. } = *self;
         let mine = bid();
         let worthless = sent.instant() + plan.valid_for;
+        let patience = limit;
         let limit = limit.map_or(worthless, |limit| worthless.min(limit));
         let mut doubt = Doubt::about(locks, key, mine.value.clone(), plan.ttl);
         let mut sending = 1;
@@ -69,7 +70,7 @@ impl Place<'_> {
                 Ok(AddOutcome::Added(revision)) => return self.granted(mine, sent, revision, doubt, sending > 1),
                 Ok(AddOutcome::Exists(entry)) if entry.value == mine.value => {
                     // The first sending was the grant and this the one that met it; one between may still land.
-                    return self.adopt(&mine, bid(), doubt, sending > 2).await;
+                    return self.adopt(&mine, bid(), doubt, sending > 2, patience).await;
                 }
                 Ok(AddOutcome::Exists(entry)) => {
                     // An earlier sending may still land, once what is there has gone.
@@ -133,12 +134,20 @@ impl Place<'_> {
 
     /// Our own value is there already: the request was sent twice. The first sending was the grant, and its token never
     /// reached us, so the lease starts anew under a fresh nonce.
-    async fn adopt(&self, mine: &Bid, fresh: Bid, doubt: Doubt<'_>, may_land_again: bool) -> Result<Placed, Error> {
+    async fn adopt(
+        &self,
+        mine: &Bid,
+        fresh: Bid,
+        doubt: Doubt<'_>,
+        may_land_again: bool,
+        limit: Option<Instant>,
+    ) -> Result<Placed, Error> {
         let Self { locks, key, plan, operation, .. } = *self;
         let sent = locks.now();
         let renewed_doubt = Doubt::about(locks, key, fresh.value.clone(), plan.ttl);
         let answer = locks.store().try_replace(key, &mine.value, fresh.value.clone(), plan.ttl);
-        match locks.answered_by(sent.instant() + plan.valid_for, operation, answer).await {
+        let worthless = sent.instant() + plan.valid_for;
+        match locks.answered_by(limit.map_or(worthless, |limit| worthless.min(limit)), operation, answer).await {
             Ok(ReplaceOutcome::Applied(revision)) => {
                 if may_land_again {
                     drop(doubt);

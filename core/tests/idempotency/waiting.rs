@@ -85,6 +85,32 @@ async fn the_wait_limit_holds_while_the_store_hangs() {
     }
 }
 
+/// What it is told last is that the call is in progress, though the store is slow to say so once more.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_ends_while_the_store_is_asked_is_a_conflict() {
+    for fault in [Fault::DelayAnswer(seconds(0.3)), Fault::Hang] {
+        let rig = Rig::with_plan(Plan::none().from(Operation::TryAdd, 2, fault));
+        let claim = claimed(call(&rig.b)).await;
+        let began = Instant::now();
+        let error = refused(call(&rig.a).wait(seconds(0.2))).await;
+        assert_eq!(error.code(), Some(Code::CallInProgress), "{error}");
+        assert!(began.elapsed() < seconds(0.3));
+        rig.a.close().await;
+        assert_eq!(rig.record().await.unwrap().nonce, claim.nonce());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_limit_holds_while_a_claim_is_adopted() {
+    let plan = Plan::none().nth(Operation::TryAdd, 1, Fault::LoseAnswer).nth(Operation::TryReplace, 1, Fault::Hang);
+    let rig = Rig::with_plan(plan);
+    let began = Instant::now();
+    assert_eq!(refused(call(&rig.a).wait(seconds(2.0))).await.code(), Some(Code::StoreUnavailable));
+    assert!(began.elapsed() < seconds(2.1), "{:?}", began.elapsed());
+    rig.a.close().await;
+    assert_eq!(rig.record().await, None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_waits_survives_a_store_that_fails_for_a_while() {
     let plan = (2..6).fold(Plan::none(), |plan, nth| plan.nth(Operation::TryAdd, nth, Fault::Refuse));
