@@ -22,7 +22,10 @@ struct Kept {
 
 impl FirstLevel {
     pub(super) fn new(entries: NonZeroUsize, at_most: Duration) -> Self {
-        Self { records: Mutex::new(LruCache::new(entries)), at_most }
+        // `new` would take the memory for all of them at once.
+        let mut records = LruCache::unbounded();
+        records.resize(entries);
+        Self { records: Mutex::new(records), at_most }
     }
 
     pub(super) fn get(&self, key: &Key, now: Moment) -> Option<Record> {

@@ -58,6 +58,15 @@ async fn it_never_outlives_the_record_nor_its_own_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn it_takes_memory_for_what_it_keeps_only() {
+    let rig = rig(usize::MAX, seconds(1_000.0));
+    let _ = call(&rig.a).run(async || 1).await.unwrap();
+    let trips = rig.trips();
+    assert!(call(&rig.a).run(async || 2).await.unwrap().replayed);
+    assert_eq!(rig.trips(), trips);
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_is_bounded_and_forgets_what_is_purged_here() {
     let rig = rig(2, seconds(1_000.0));
     for key in ["1", "2", "3"] {
