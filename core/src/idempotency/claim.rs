@@ -186,7 +186,7 @@ impl Claim {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` when the answer cannot be written as JSON.
+    /// `InvalidInput` when the answer cannot be written as JSON: then the claim is dropped.
     pub fn recording<T: Serialize + ?Sized>(self, answer: &T) -> Result<Recording, Error> {
         let answer = to_json(answer)?;
         Ok(self.recorded_as(Some(answer))?.in_a_transaction())

@@ -14,8 +14,8 @@ pub struct Fingerprint([u8; Self::LEN]);
 impl Fingerprint {
     pub(super) const LEN: usize = 32;
 
-    /// The fingerprint of a value, as serde sees it. The order of a map's keys plays no part; that of a list does, and
-    /// so does the difference of `1` and `1.0`.
+    /// The fingerprint of a value as JSON has it, in which nothing, a unit and a number that is none are all `null`. The
+    /// order of a map's keys plays no part; that of a list does, and so does the difference of `1` and `1.0`.
     ///
     /// # Errors
     ///

@@ -6,7 +6,9 @@ use crate::idempotency::service::Idempotency;
 /// The messages of one consumer, each to be handled once though it is delivered again.
 ///
 /// A message whose [`Call`] has an answer was handled, now or before: acknowledge it. After an error do not: its handler
-/// failed, or another delivery of it is being handled, and it has to come again.
+/// failed, or another delivery of it is being handled, and it has to come again. Only with
+/// [`Code::NotReplayable`](crate::Code::NotReplayable) it would come again for nothing: its outcome is unknown or its
+/// record cannot be read, and that is for an operator.
 ///
 /// ```
 /// # use leasehold_core::{idempotency::{CallError, Idempotency, Inbox}, Store};

@@ -28,7 +28,8 @@
 //! - **The same transaction.** Where the effect is a write to the database that the store is in, complete the claim in
 //!   the transaction of the effect: `commit` of `leasehold-postgres`. Then it is exactly once.
 //! - **Fencing.** Send [`Claim::fencing_token`] along with the effect, to something that refuses an older one.
-//! - **Asking.** [`AfterCrash::OutcomeUnknown`] never runs work again by itself: an operator says what became of it.
+//! - **Asking.** [`AfterCrash::OutcomeUnknown`] never runs work again by itself once its process died: an operator says
+//!   what became of it. With [`AfterError::AsAfterCrash`] the same goes for work that failed or panicked.
 //!
 //! ```
 //! # use leasehold_core::{idempotency::{Begin, Idempotency}, Error, Store};

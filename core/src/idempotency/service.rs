@@ -111,6 +111,9 @@ impl Idempotency {
     /// Waits until each answer that could not be recorded at once is recorded or given up, and each claim that nobody
     /// got is reclaimed: the last thing to do before the process ends. It refuses nothing that is asked for meanwhile.
     ///
+    /// While the store is away a reclaim can take as long as a marker lives, and that is the ttl of a record under
+    /// [`AfterCrash::OutcomeUnknown`]; who will not wait so long puts a timeout around this.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future stops the waiting and nothing else.
@@ -213,6 +216,9 @@ impl IdempotencyBuilder {
     }
 
     /// Encrypts the answers that are recorded, and reads those that were encrypted under any of the keys.
+    ///
+    /// It hides answers from who can read the store. It does not stop who can write there from planting one: an answer
+    /// that is not encrypted, as all of before are, is replayed as it is.
     #[cfg(feature = "encryption")]
     pub fn encrypt(mut self, keys: crate::idempotency::PayloadKeys) -> Self {
         self.seal = Seal::with(keys);
