@@ -144,14 +144,18 @@ impl Claim {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, recording goes on in the background.
-    pub async fn complete<T: Serialize + ?Sized>(self, answer: &T) -> Result<Completion, Error> {
-        match to_json(answer) {
-            Ok(answer) => self.complete_with(answer).await,
-            Err(error) => {
-                let _ = self.complete_without_answer().await?;
-                Err(error)
-            }
+    /// When the future is dropped, polled or not, recording goes on in the background.
+    pub fn complete<T>(self, answer: &T) -> impl Future<Output = Result<Completion, Error>> + Send + use<T>
+    where
+        T: Serialize + ?Sized,
+    {
+        let (recording, refused) = match to_json(answer) {
+            Ok(answer) => (self.recorded_as(Some(answer)), None),
+            Err(error) => (self.recorded_as(None), Some(error)),
+        };
+        async move {
+            let completion = recording?.finish().await?;
+            refused.map_or(Ok(completion), Err)
         }
     }
 
@@ -164,8 +168,12 @@ impl Claim {
     /// # Cancel safety
     ///
     /// As [`complete`](Self::complete).
-    pub async fn complete_with(self, answer: impl Into<Bytes>) -> Result<Completion, Error> {
-        self.recorded_as(Some(answer.into()))?.finish().await
+    pub fn complete_with<A>(self, answer: A) -> impl Future<Output = Result<Completion, Error>> + Send + use<A>
+    where
+        A: Into<Bytes>,
+    {
+        let recording = self.recorded_as(Some(answer.into()));
+        async move { recording?.finish().await }
     }
 
     /// Records that the call was made, and no answer: it is not run again, and cannot be replayed.
@@ -177,8 +185,9 @@ impl Claim {
     /// # Cancel safety
     ///
     /// As [`complete`](Self::complete).
-    pub async fn complete_without_answer(self) -> Result<Completion, Error> {
-        self.recorded_as(None)?.finish().await
+    pub fn complete_without_answer(self) -> impl Future<Output = Result<Completion, Error>> + Send {
+        let recording = self.recorded_as(None);
+        async move { recording?.finish().await }
     }
 
     /// The answer as a write that somebody else makes: a store, in the caller's own transaction. Dropped before that is
@@ -200,10 +209,11 @@ impl Claim {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, the key is freed in the background.
-    pub async fn abandon(self) -> Result<Release, Error> {
-        let Self { once, lease, .. } = self;
-        once.0.leases.answered_by(Instant::now() + LIMIT, "abandon", lease.release()).await
+    /// When the future is dropped, polled or not, the key is freed in the background.
+    pub fn abandon(self) -> impl Future<Output = Result<Release, Error>> + Send {
+        let Self { once, mut lease, .. } = self;
+        lease.forgo_when_dropped(false);
+        async move { once.0.leases.answered_by(Instant::now() + LIMIT, "abandon", lease.release()).await }
     }
 
     /// Ends the claim here, with a record of its answer to be written; of no answer where it is none or too large.

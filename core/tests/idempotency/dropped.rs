@@ -96,3 +96,15 @@ async fn nothing_runs_on_after_the_answer() {
     assert_eq!(rig.trips(), trips, "nothing is renewed any more");
     timeout(seconds(1.0), rig.a.close()).await.unwrap();
 }
+
+/// As in a `select!` whose other branch is ready at once.
+#[tokio::test(start_paused = true)]
+async fn what_is_dropped_before_it_is_polled_goes_on_all_the_same() {
+    let rig = Rig::new();
+    drop(claimed(call(&rig.a)).await.abandon());
+    rig.a.close().await;
+    assert_eq!(rig.record().await, None);
+    drop(claimed(call(&rig.a)).await.complete("done"));
+    rig.a.close().await;
+    assert_eq!(replayed(call(&rig.b)).await, "done");
+}
