@@ -90,7 +90,10 @@ impl PostgresStore {
                 recording.recorded();
                 Ok(())
             }
-            Err(error) => find_out(recording, Failure::of(&error)).await,
+            Err(error) => {
+                let key = recording.key().clone();
+                find_out(recording, Failure::of(&error)).await.inspect(|()| self.bell().ring(&key))
+            }
         }
     }
 
