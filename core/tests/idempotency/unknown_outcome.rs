@@ -37,15 +37,6 @@ async fn nobody_runs_after_a_claim_that_stays_unknown_and_its_key_is_free_soon()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_after_a_lost_answer_is_still_unknown() {
-    let plan = Plan::none().nth(Operation::TryAdd, 1, Fault::LoseAnswer).nth(Operation::TryAdd, 2, Fault::Refuse);
-    let rig = Rig::with_plan(plan);
-    let error = call(&rig.a).run(async || -> u32 { panic!("it must not run") }).await.unwrap_err();
-    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown));
-    eventually(seconds(1.0), async || rig.record().await.is_none()).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_store_that_is_down_runs_nothing() {
     let rig = Rig::with_plan(Plan::none().from(Operation::TryAdd, 1, Fault::Refuse));
     let error = call(&rig.a).run(async || -> u32 { panic!("it must not run") }).await.unwrap_err();
