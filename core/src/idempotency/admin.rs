@@ -2,7 +2,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::idempotency::claim::to_json;
 use crate::idempotency::record::{Record, State, as_text};
 use crate::idempotency::scope::{Kind, Scope};
@@ -55,8 +55,11 @@ pub enum RecordState {
 #[derive(Debug, Clone)]
 #[must_use = "a listing goes on until `next` is nothing"]
 pub struct RecordPage {
-    /// The records of this page, in no order. What is no record is left out.
+    /// The records of this page, in no order.
     pub records: Vec<RecordInfo>,
+    /// The calls for which something else is stored, or a record that this version cannot read: they are refused until
+    /// that is [purged](Idempotency::purge).
+    pub unreadable: Vec<Scope>,
     /// Where the next page starts; nothing after the last.
     pub next: Option<Cursor>,
 }
@@ -193,8 +196,7 @@ impl Idempotency {
         let (kind, cursor) = match &cursor {
             None => (Kind::ALL[0], None),
             Some(cursor) => {
-                let invalid =
-                    || Error::new(crate::ErrorKind::InvalidInput, "list", "the cursor is not of this listing");
+                let invalid = || Error::new(ErrorKind::InvalidInput, "list", "the cursor is not of this listing");
                 let (kind, rest) = cursor.as_bytes().split_first().ok_or_else(invalid)?;
                 let kind = *Kind::ALL.get(usize::from(*kind)).ok_or_else(invalid)?;
                 (kind, (!rest.is_empty()).then(|| Cursor::from_store(rest.to_vec())))
@@ -203,18 +205,22 @@ impl Idempotency {
         let prefix = KeyPrefix::new(format!("{}:", kind.module()))?;
         let page = store.scan(&prefix, cursor).await?;
         let entries = store.get_many(&page.keys).await?;
-        let records = page
-            .keys
-            .iter()
-            .zip(entries)
-            .filter_map(|(key, entry)| RecordInfo::of(Scope::of_stored_key(key)?, &entry?, "list").ok());
+        let (mut records, mut unreadable) = (Vec::new(), Vec::new());
+        for (key, entry) in page.keys.iter().zip(entries) {
+            // A key that no scope has is no call's, and what has gone since the scan is not there.
+            let (Some(scope), Some(entry)) = (Scope::of_stored_key(key), entry) else { continue };
+            match RecordInfo::of(scope.clone(), &entry, "list") {
+                Ok(record) => records.push(record),
+                Err(_) => unreadable.push(scope),
+            }
+        }
         let place = Kind::ALL.iter().position(|other| *other == kind).unwrap_or_default();
         let next = match page.next {
             Some(next) => Some(Cursor::from_store([&[place as u8], next.as_bytes()].concat())),
             None if place + 1 < Kind::ALL.len() => Some(Cursor::from_store(vec![place as u8 + 1])),
             None => None,
         };
-        Ok(RecordPage { records: records.collect(), next })
+        Ok(RecordPage { records, unreadable, next })
     }
 
     /// The marker of a claim, if that still holds the call.

@@ -93,16 +93,18 @@ async fn every_record_is_listed_and_the_stuck_ones_say_so() {
         rig.memory.set(&Key::new(stray).unwrap(), "stray".into(), Expiry::Never).await.unwrap();
     }
     sleep(seconds(6.0)).await;
-    let (mut listed, mut cursor) = (HashMap::new(), None);
+    let (mut listed, mut unreadable, mut cursor) = (HashMap::new(), Vec::new(), None);
     loop {
         let page = Idempotency::list(&rig.memory, cursor).await.unwrap();
         listed.extend(page.records.into_iter().map(|record| (record.scope.clone(), record.is_stuck())));
+        unreadable.extend(page.unreadable);
         cursor = page.next;
         if cursor.is_none() {
             break;
         }
     }
     assert_eq!(listed, wanted);
+    assert_eq!(unreadable, [Scope::call("x")]);
     for foreign in [&b""[..], b"\x09"] {
         let error = Idempotency::list(&rig.memory, Some(Cursor::from_store(foreign.to_vec()))).await;
         assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidInput);
