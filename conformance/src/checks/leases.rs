@@ -99,7 +99,10 @@ pub(super) async fn are_kept_by_renewal(subject: &Subject) -> Verdict {
                 ensure_matches!(attempt, Attempt::Held(_), "another got a lease that is renewed");
                 sleep(ttl.as_duration() / 10).await;
             }
-            released(lease, Release::Released).await?;
+            // Lost after it was looked at last, by such a renewal.
+            if lease.release().await? == Release::AlreadyLost {
+                return Ok(Round::Undecided);
+            }
             Ok(Round::Decided)
         })
         .await
