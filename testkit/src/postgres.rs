@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::ReservedPort;
-use crate::process::{OnOrphaned, Owner, Process, blocking, end_of_log, lock, run_with_input};
+use crate::process::{OnOrphaned, Owner, Process, blocking, end_of_log, lock, run, run_with_input};
 use crate::signal;
 use cluster::Programs;
 
@@ -199,6 +199,19 @@ impl PostgresServer {
         .await;
     }
 
+    /// Starts a standby that follows this server, and waits until it can be read from.
+    ///
+    /// `SELECT pg_promote()` makes a server of its own of it. It misses what is written after an
+    /// `ALTER SYSTEM SET primary_conninfo = ''` and a `SELECT pg_reload_conf()`.
+    ///
+    /// # Panics
+    ///
+    /// If this server does not run, and as [`PostgresBuilder::start`].
+    pub async fn start_standby(&self) -> Self {
+        let primary = Arc::clone(&self.inner);
+        blocking(move || Self { inner: Arc::new(Inner::start_new(&[], |standby| standby.copy(&primary))) }).await
+    }
+
     async fn stop(&self, how: Signal) {
         let inner = Arc::clone(&self.inner);
         blocking(move || inner.stop(how)).await;
@@ -251,34 +264,8 @@ impl PostgresBuilder {
     /// If Postgres is not installed, with the command that installs it; if it does not come up
     /// within 60 s, with the end of its log.
     pub async fn start(self) -> PostgresServer {
-        blocking(move || PostgresServer { inner: Arc::new(self.start_blocking()) }).await
-    }
-
-    fn start_blocking(self) -> Inner {
-        let programs = Programs::find();
-        let owner = Owner::unprivileged();
-        let mut last_error = String::new();
-        // The port was free a moment ago; if another program took it since, the server ends at
-        // once and gets another port.
-        for _ in 0..5 {
-            let folder = TempDir::with_prefix("leasehold-postgres-").expect("a temporary folder");
-            owner.take(folder.path());
-            let inner = Inner {
-                programs: programs.clone(),
-                owner,
-                process: Mutex::new(None),
-                port: ReservedPort::reserve(),
-                folder,
-            };
-            cluster::unpack(&programs, owner, &inner.data());
-            inner.write_settings(&self.settings);
-            match inner.start() {
-                Ok(()) => return inner,
-                Err(error) if error.contains("in use") => last_error = error,
-                Err(error) => panic!("{error}"),
-            }
-        }
-        panic!("{last_error}");
+        let make = |inner: &Inner| cluster::unpack(&inner.programs, inner.owner, &inner.data());
+        blocking(move || PostgresServer { inner: Arc::new(Inner::start_new(&self.settings, make)) }).await
     }
 }
 
@@ -296,6 +283,48 @@ struct Inner {
 }
 
 impl Inner {
+    /// Starts a server on the data that `make` makes.
+    fn start_new(settings: &[(String, String)], make: impl Fn(&Self)) -> Self {
+        let programs = Programs::find();
+        let owner = Owner::unprivileged();
+        let mut last_error = String::new();
+        // The port was free a moment ago; if another program took it since, the server ends at
+        // once and gets another port.
+        for _ in 0..5 {
+            let folder = TempDir::with_prefix("leasehold-postgres-").expect("a temporary folder");
+            owner.take(folder.path());
+            let inner = Self {
+                programs: programs.clone(),
+                owner,
+                process: Mutex::new(None),
+                port: ReservedPort::reserve(),
+                folder,
+            };
+            make(&inner);
+            inner.write_settings(settings);
+            match inner.start() {
+                Ok(()) => return inner,
+                Err(error) if error.contains("in use") => last_error = error,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("{last_error}");
+    }
+
+    /// Copies the data of a server that runs, to follow it.
+    fn copy(&self, primary: &Self) {
+        let mut copy = self.owner.command(&self.programs.program("pg_basebackup"), None);
+        copy.current_dir(self.folder.path())
+            .args(["--pgdata=data", "--write-recovery-conf", "--checkpoint=fast"])
+            .args([
+                "--no-sync",
+                "--host=127.0.0.1",
+                &format!("--port={}", primary.port.port()),
+                &format!("--username={SUPERUSER}"),
+            ]);
+        run(copy).unwrap_or_else(|error| panic!("cannot copy {}: {error}", primary.name()));
+    }
+
     fn write_settings(&self, extra: &[(String, String)]) {
         let mut settings =
             format!("listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = ''\n", self.port.port());
@@ -343,7 +372,7 @@ impl Inner {
     fn is_ready(&self, pid: u32) -> bool {
         let lock_file = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
         let lines: Vec<_> = lock_file.lines().map(str::trim).collect();
-        lines.first() == Some(&pid.to_string().as_str()) && lines.get(7) == Some(&"ready")
+        lines.first() == Some(&pid.to_string().as_str()) && matches!(lines.get(7), Some(&("ready" | "standby")))
     }
 
     fn stop(&self, how: Signal) {

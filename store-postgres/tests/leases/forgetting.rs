@@ -1,8 +1,10 @@
 //! A table that forgets: tokens rise all the same, as the server's clock is past the last one.
 
+use std::time::Duration;
+
 use leasehold_core::fence::FencingToken;
 use leasehold_core::lock::{Locks, Release};
-use leasehold_testkit::PostgresServer;
+use leasehold_testkit::{PostgresServer, eventually};
 
 use crate::{RESOURCE, locks_on};
 
@@ -30,4 +32,28 @@ async fn tokens_rise_after_the_table_was_emptied_or_set_back() {
         assert!(next > last, "{forgets}: {next} after {last}");
         last = next;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_rise_after_a_failover_to_a_standby_that_missed_the_last_lease() {
+    const SOON: Duration = Duration::from_secs(30);
+    let primary = PostgresServer::start().await;
+    let locks = locks_on(&primary, "").await;
+    let first = next_token(&locks).await;
+    let standby = primary.start_standby().await;
+
+    // It hears no more of what is written, and does not know that.
+    standby.psql("ALTER SYSTEM SET primary_conninfo = ''").await;
+    standby.psql("SELECT pg_reload_conf()").await;
+    eventually(SOON, async || standby.psql("SELECT count(*) FROM pg_stat_wal_receiver").await == "0").await;
+    let missed = locks.lock(RESOURCE).require_fencing().acquire().await.unwrap();
+    let token = missed.fencing_token().unwrap();
+    assert!(token > first);
+    primary.stop_immediate().await;
+    assert_eq!(standby.psql("SELECT pg_promote()").await, "t");
+
+    // Two believe that they hold it, and the token tells them apart.
+    let next = locks_on(&standby, "").await.lock(RESOURCE).require_fencing().acquire().await.unwrap();
+    missed.check().unwrap();
+    assert!(next.fencing_token().unwrap() > token, "{next:?} after {missed:?}");
 }
