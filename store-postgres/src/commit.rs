@@ -163,7 +163,7 @@ impl PostgresStore {
             Transaction::begin(connection, None).await.map_err(|error| Failure::of(&error))
         });
         let begun = task.await.unwrap_or_else(|_| Err(Failure::abandoned()));
-        begun.map_err(|failure| failure.into_error("commit").with_effect(Effect::None))
+        begun.map_err(|failure| failure.into_error("begin").with_effect(Effect::None))
     }
 }
 

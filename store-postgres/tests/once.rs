@@ -1,6 +1,6 @@
 //! The effect of a call and the record of it in one transaction.
 
-#![allow(clippy::unwrap_used)] // the helpers of tests, too
+#![allow(clippy::unwrap_used, reason = "a test stops where it meets what it did not expect")]
 
 use std::time::Duration;
 

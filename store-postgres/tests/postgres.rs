@@ -1,6 +1,6 @@
 //! What is special about the Postgres store, on private servers.
 
-#![allow(clippy::unwrap_used)] // the helpers of tests, too
+#![allow(clippy::unwrap_used, reason = "a test stops where it meets what it did not expect")]
 
 use std::sync::Arc;
 use std::time::Duration;

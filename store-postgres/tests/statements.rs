@@ -1,6 +1,6 @@
 //! How many statements a lease costs, as the server counts them (`pg_stat_statements`), and that they are planned once.
 
-#![allow(clippy::unwrap_used)] // the helpers of tests, too
+#![allow(clippy::unwrap_used, reason = "a test stops where it meets what it did not expect")]
 
 use std::time::Duration;
 

@@ -83,7 +83,7 @@ impl Terms {
             Asked::Begun(begin) => Ok(begin),
             Asked::InProgress(time_left) => match limit {
                 Some(limit) => self.wait(limit, time_left).await,
-                None => Err(in_progress(&self.operation_name(), time_left)),
+                None => Err(in_progress(as_text(&self.operation), time_left)),
             },
         }
     }
@@ -112,14 +112,14 @@ impl Terms {
                 // It was in progress when last seen, and that is what the caller can act on.
                 Err(error) if error.code() == Some(Code::StoreUnavailable) && Instant::now() >= limit => {
                     tracing::debug!(%error, "the store did not answer before the end of a wait");
-                    return Err(in_progress(&self.operation_name(), time_left).with_effect(error.effect()));
+                    return Err(in_progress(as_text(&self.operation), time_left).with_effect(error.effect()));
                 }
                 Err(error) => return Err(error),
             };
             match sleep_until_hinted(next.min(limit), hints.as_mut(), &silence).await {
                 Wake::Hint => pauses = Pauses::default(),
                 Wake::Deaf => hints = None,
-                Wake::Time if Instant::now() >= limit => return Err(in_progress(&self.operation_name(), time_left)),
+                Wake::Time if Instant::now() >= limit => return Err(in_progress(as_text(&self.operation), time_left)),
                 Wake::Time => {}
             }
             if let Some(hints) = &mut hints {
@@ -205,10 +205,6 @@ impl Terms {
             State::InProgress(_) => return Err(in_progress(as_text(&header.operation), Duration::ZERO)),
         };
         Ok(Replay { nonce: header.nonce, answer })
-    }
-
-    fn operation_name(&self) -> String {
-        as_text(&self.operation).to_owned()
     }
 }
 

@@ -14,7 +14,7 @@ const URL: &str = "LEASEHOLD_CONFORMANCE_POSTGRES";
 
 /// How the store reaches the server. Each test program goes one way.
 #[derive(Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code)] // one of the two, in each program
+#[allow(dead_code, reason = "each program uses one of the two")]
 pub(crate) enum Way {
     Direct,
     /// By a pooler in transaction mode.
