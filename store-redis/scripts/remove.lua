@@ -1,9 +1,8 @@
--- KEYS: entry, of each item. Answers 1, or 0 if nothing was there.
-local answers = {}
-for i, entry in ipairs(KEYS) do
-  answers[i] = redis.pcall('UNLINK', entry)
-  if answers[i] == 1 then
-    redis.pcall('PUBLISH', entry, '$DATABASE')
+-- Answers 1, or 0 if nothing was there.
+for i = from, to do
+  local answer = redis.pcall('UNLINK', KEYS[i])
+  if answer == 1 then
+    redis.pcall('PUBLISH', KEYS[i], '$DATABASE')
   end
+  answers[i - 1] = answer
 end
-return answers

@@ -1,31 +1,24 @@
--- KEYS: entry, floor; ARGV: value, first ttl in ms (0 for ever), how many ms it lives without a read (0 if reads do not
--- matter), how many at most (0 for no limit); of each item. Answers its revision.
-local answers = {}
-for i = 1, #KEYS / 2 do
-  local entry, floor = KEYS[2 * i - 1], KEYS[2 * i]
-  local value, ttl, idle, at_most = ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
+-- ARGV: value, first ttl in ms (0 for ever), how many ms it lives without a read (0 if reads do not matter), how many at
+-- most (0 for no limit). Answers its revision.
+local refused = no_revision()
+for i = from, to do
+  local value, ttl, idle, at_most = unpack(ARGV, argument, argument + 3)
   if idle ~= '0' then
-    local latest = 0
-    if at_most ~= '0' then
-      latest = time[1] * 1000 + math.floor(time[2] / 1000) + at_most
-    end
+    local latest = at_most == '0' and 0 or now_in_ms() + at_most
     value = string.format('~%013.0f%013.0f', idle, latest) .. string.sub(value, 2)
   end
-  local revision, answer = mint(redis.pcall('GET', floor))
-  if revision then
-    answer = raise(floor, revision)
-  end
-  if revision and not answer then
+  local answer = refused
+  if not answer then
     if ttl == '0' then
-      answer = redis.pcall('SET', entry, value)
+      answer = redis.pcall('SET', KEYS[i], value)
     else
-      answer = redis.pcall('SET', entry, value, 'PX', ttl)
+      answer = redis.pcall('SET', KEYS[i], value, 'PX', ttl)
     end
     if not answer.err then
-      redis.pcall('PUBLISH', entry, '$DATABASE')
-      answer = revision
+      answer = mint()
+      redis.pcall('PUBLISH', KEYS[i], '$DATABASE')
     end
   end
-  answers[i] = answer
+  answers[i - 1] = answer
+  argument = argument + 4
 end
-return answers

@@ -1,19 +1,16 @@
--- KEYS: entry; ARGV: expected value, ttl in ms; of each item. Answers 1 or 0.
-local held = together(KEYS)
-local answers = {}
-for i, entry in ipairs(KEYS) do
-  local expected, ttl = ARGV[2 * i - 1], ARGV[2 * i]
-  local stored = held[i] or redis.pcall('GET', entry)
+-- ARGV: expected value, ttl in ms. Answers 1 or 0.
+local held = together(from, to)
+for i = from, to do
+  local expected, ttl = ARGV[argument], ARGV[argument + 1]
+  local stored = held[i - from + 1] or redis.pcall('GET', KEYS[i])
   local applies, answer = matches(stored, expected)
   if stored == expected then
-    answer = redis.pcall('PEXPIRE', entry, ttl)
+    answer = redis.pcall('PEXPIRE', KEYS[i], ttl)
   elseif applies then
     -- It slides no more.
-    answer = redis.pcall('SET', entry, expected, 'PX', ttl)
-    if not answer.err then
-      answer = 1
-    end
+    answer = redis.pcall('SET', KEYS[i], expected, 'PX', ttl)
+    answer = answer.err and answer or 1
   end
-  answers[i] = answer
+  answers[i - 1] = answer
+  argument = argument + 2
 end
-return answers

@@ -1,32 +1,29 @@
--- KEYS: entry; ARGV: expected value; of each item. Answers 1 or 0.
-local held = together(KEYS)
-local answers, gone = {}, {}
-for i, entry in ipairs(KEYS) do
-  local answer = 1
-  if held[i] ~= ARGV[i] then
-    local applies, otherwise = matches(held[i] or redis.pcall('GET', entry), ARGV[i])
-    answer = applies and 1 or otherwise
+-- ARGV: expected value. Answers 1 or 0.
+local held, going, is_going = together(from, to), {}, {}
+for i = from, to do
+  local entry, stored, expected = KEYS[i], held[i - from + 1], ARGV[argument]
+  local applies, answer = stored == expected, 1
+  if not applies then
+    applies, answer = matches(stored or redis.pcall('GET', entry), expected)
   end
-  if answer == 1 then
-    gone[#gone + 1] = entry
+  if applies then
+    -- Of two that are to remove the same, the first does.
+    answer = is_going[entry] and 0 or 1
+    going[#going + 1] = answer == 1 and entry or nil
+    is_going[entry] = true
   end
-  answers[i] = answer
+  answers[i - 1] = answer
+  argument = argument + 1
 end
-if gone[1] then
-  local removed = redis.pcall('DEL', unpack(gone))
-  -- Nothing expires while a script runs, so fewer were removed only if two items were to remove the same.
-  local has_doubles, before = removed ~= #gone, {}
-  for i, entry in ipairs(KEYS) do
-    if answers[i] == 1 then
+if going[1] then
+  local removed = redis.pcall('DEL', unpack(going))
+  for i = from, to do
+    if answers[i - 1] == 1 then
       if type(removed) == 'table' then
-        answers[i] = removed
-      elseif before[entry] then
-        answers[i] = 0
+        answers[i - 1] = removed
       else
-        redis.pcall('PUBLISH', entry, '$DATABASE')
-        before[entry] = has_doubles or nil
+        redis.pcall('PUBLISH', KEYS[i], '$DATABASE')
       end
     end
   end
 end
-return answers

@@ -1,23 +1,14 @@
--- KEYS: entry, floor; ARGV: expected value, value, ttl in ms; of each item. Answers its revision, or 0 if it does not
--- apply.
-local answers = {}
-for i = 1, #KEYS / 2 do
-  local entry, floor = KEYS[2 * i - 1], KEYS[2 * i]
-  local applies, answer = matches(redis.pcall('GET', entry), ARGV[3 * i - 2])
-  local revision
+-- ARGV: expected value, value, ttl in ms. Answers its revision, or 0 if it does not apply.
+local refused = no_revision()
+for i = from, to do
+  local applies, answer = matches(redis.pcall('GET', KEYS[i]), ARGV[argument])
   if applies then
-    revision, answer = mint(redis.pcall('GET', floor))
-  end
-  if revision then
-    answer = raise(floor, revision)
-  end
-  if revision and not answer then
-    answer = redis.pcall('SET', entry, ARGV[3 * i - 1], 'PX', ARGV[3 * i])
+    answer = refused or redis.pcall('SET', KEYS[i], ARGV[argument + 1], 'PX', ARGV[argument + 2])
     if not answer.err then
-      redis.pcall('PUBLISH', entry, '$DATABASE')
-      answer = revision
+      answer = mint()
+      redis.pcall('PUBLISH', KEYS[i], '$DATABASE')
     end
   end
-  answers[i] = answer
+  answers[i - 1] = answer
+  argument = argument + 3
 end
-return answers

@@ -1,4 +1,4 @@
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,15 +8,17 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot::{self, error::RecvError};
 use tokio::time::timeout;
 
-use crate::connection::{Call, Connection};
+use crate::connection::Connection;
 use crate::error::Fault;
-use crate::scripts::{Item, Scripts};
+use crate::scripts::{Floor, Item, Script};
 
 /// Sends together what is asked for at the same time.
 ///
 /// Most of what a script costs is calling it, for the server and for this process. So there are a few lanes: while one
-/// is free, a call is sent as it is; while none is, calls gather, and go out as items of one script for each kind when a
-/// lane is free again, or after [`Combiner::PATIENCE`] in any case, as answers may be far away or not come at all.
+/// is free, a call is sent as it is; while none is, calls gather, and go out as items of one script when a lane is free
+/// again, or after [`Combiner::PATIENCE`] in any case, as answers may be far away or not come at all. A lane takes no
+/// more than its share of all calls: were most of them in one, the server would have nothing to do while its answers are
+/// taken apart.
 ///
 /// Items stay apart: each is a step of its own, with an answer or a refusal of its own. What they share is the fate of
 /// the connection, as all calls on it do.
@@ -25,7 +27,7 @@ pub(crate) struct Combiner(Arc<Shared>);
 
 struct Shared {
     connection: Connection,
-    scripts: Scripts,
+    script: Script,
     /// A Cluster takes no script on keys of several slots, so there each item is sent alone.
     is_spread: AtomicBool,
     lanes: Mutex<Lanes>,
@@ -35,6 +37,8 @@ struct Shared {
 struct Lanes {
     busy: usize,
     gathered: Vec<Waiting>,
+    /// How many items the lanes have on their way.
+    sent: usize,
 }
 
 struct Waiting {
@@ -61,8 +65,8 @@ impl Combiner {
     /// How long calls gather at most.
     const PATIENCE: Duration = Duration::from_millis(5);
 
-    pub(crate) fn new(connection: Connection, scripts: Scripts) -> Self {
-        Self(Arc::new(Shared { connection, scripts, is_spread: AtomicBool::new(false), lanes: Mutex::default() }))
+    pub(crate) fn new(connection: Connection, script: Script) -> Self {
+        Self(Arc::new(Shared { connection, script, is_spread: AtomicBool::new(false), lanes: Mutex::default() }))
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -110,7 +114,7 @@ impl Combiner {
     fn take_lane_or_gather(&self, item: Item) -> Place {
         let mut lanes = self.0.lanes();
         if lanes.busy < Self::LANES {
-            return Place::Lane(self.lane(&mut lanes, true), item);
+            return Place::Lane(self.lane(&mut lanes, true, 1), item);
         }
         let (answer, answered) = oneshot::channel();
         lanes.gathered.push(Waiting { item, answer });
@@ -118,48 +122,28 @@ impl Combiner {
     }
 
     /// Does many items in one round trip and in their order.
-    pub(crate) async fn run_many(&self, items: Vec<Item>) -> Result<Vec<Value>, Fault> {
-        let groups = self.groups(&items);
-        let mut answers = Vec::with_capacity(items.len());
-        // The first carries the text, so that the server knows the hash when it comes to the others: one that did not
-        // would do the later and not the earlier.
-        for (group, answer) in groups.iter().zip(self.send(&groups, true).await?) {
-            each_of(group.len(), answer, &mut answers);
-        }
-        Ok(answers)
+    pub(crate) async fn run_many(&self, items: &[Item]) -> Vec<Result<Value, Fault>> {
+        self.send(items).await
     }
 
     /// Sends one item. In a box, as it takes kilobytes that the future of a call that gathers must not have to carry.
     fn run_alone(&self, item: Item) -> Pin<Box<impl Future<Output = Result<Value, Fault>> + Send>> {
-        Box::pin(async move {
-            let answer = self.send(&[&[item]], false).await?.pop();
-            let mut answers = Vec::with_capacity(1);
-            each_of(1, answer.unwrap_or(Value::Nil), &mut answers);
-            Ok(answers.swap_remove(0))
-        })
+        // Each item has an answer.
+        Box::pin(async move { self.send(&[item]).await.swap_remove(0) })
     }
 
     /// Sends what has gathered, and what gathers meanwhile, and hands out the answers.
     async fn run_lane(self, mut lane: Lane) {
         lane.has_begun = true;
-        loop {
-            let (gathered, has_more) = {
-                let mut lanes = self.0.lanes();
-                // As many are likely to come again.
-                let room = Vec::with_capacity(lanes.gathered.len());
-                let mut gathered = std::mem::replace(&mut lanes.gathered, room);
-                if gathered.len() > Self::TOGETHER {
-                    lanes.gathered = gathered.split_off(Self::TOGETHER);
+        while let Some((share, has_more)) = lane.take_share() {
+            let mut sending = pin!(self.run_gathered(share));
+            // What is left to the other lanes waits no longer than what gathers does.
+            if !has_more || timeout(Self::PATIENCE, &mut sending).await.is_err() {
+                if has_more {
+                    self.open_lane();
                 }
-                (gathered, !lanes.gathered.is_empty())
-            };
-            if gathered.is_empty() {
-                return;
+                sending.await;
             }
-            if has_more {
-                self.open_lane();
-            }
-            self.run_gathered(gathered).await;
             // Those who have their answers come with their next calls first.
             tokio::task::yield_now().await;
         }
@@ -169,93 +153,64 @@ impl Combiner {
         // Whoever has left meanwhile does not want it any more.
         gathered.retain(|waiting| !waiting.answer.is_closed());
         // Those of one kind are neighbours then. Nobody has an answer yet, so no order is lost.
-        gathered.sort_by_key(|waiting| waiting.item.kind as usize);
+        gathered.sort_by_key(|waiting| waiting.item.kind);
         let (items, askers): (Vec<_>, Vec<_>) =
             gathered.into_iter().map(|Waiting { item, answer }| (item, answer)).unzip();
-        let groups = self.groups(&items);
-        match self.send(&groups, false).await {
-            Ok(answers) => {
-                let mut apart = Vec::with_capacity(askers.len());
-                for (group, answer) in groups.iter().zip(answers) {
-                    each_of(group.len(), answer, &mut apart);
-                }
-                for (asker, answer) in askers.into_iter().zip(apart) {
-                    // Whoever has left since then is not told.
-                    let _ = asker.send(Answer::Sent(Ok(answer)));
-                }
-            }
-            Err(fault) => {
-                for asker in askers {
-                    let _ = asker.send(Answer::Sent(Err(fault.clone())));
-                }
-            }
+        for (asker, answer) in askers.into_iter().zip(self.send(&items).await) {
+            // Whoever has left since then is not told.
+            let _ = asker.send(Answer::Sent(answer));
         }
     }
 
     /// Opens one lane more for what has gathered.
     fn open_lane(&self) {
-        let lane = self.lane(&mut self.0.lanes(), false);
+        let lane = self.lane(&mut self.0.lanes(), false, 0);
         // Without a runtime the lane ends before it begins.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(self.clone().run_lane(lane));
         }
     }
 
-    fn lane(&self, lanes: &mut Lanes, has_begun: bool) -> Lane {
+    fn lane(&self, lanes: &mut Lanes, has_begun: bool, sent: usize) -> Lane {
         lanes.busy += 1;
-        Lane { combiner: self.clone(), has_begun }
+        lanes.sent += sent;
+        Lane { combiner: self.clone(), has_begun, sent }
     }
 
-    /// Puts together neighbours that one script does.
-    fn groups<'i>(&self, mut items: &'i [Item]) -> Vec<&'i [Item]> {
-        let most = if self.0.is_spread.load(Ordering::Relaxed) { 1 } else { Self::ITEMS };
-        let mut groups = Vec::new();
-        while let Some(first) = items.first() {
-            let mut bytes = 0;
-            let goes_along = |item: &&Item| {
-                bytes += item.len();
-                item.kind == first.kind && bytes <= Self::BYTES
-            };
-            let count = items.iter().take(most).take_while(goes_along).count().max(1);
-            let (group, rest) = items.split_at(count);
-            groups.push(group);
-            items = rest;
-        }
-        groups
-    }
-
-    /// Sends groups in one round trip, and answers what each script answered. A server that does not know a script has
-    /// done nothing, and is sent its text.
-    async fn send(&self, groups: &[&[Item]], text_first: bool) -> Result<Vec<Value>, Fault> {
-        let Shared { connection, scripts, .. } = &*self.0;
+    /// Sends items in one round trip, and answers for each what it was answered or why it was not.
+    async fn send(&self, items: &[Item]) -> Vec<Result<Value, Fault>> {
+        let Shared { connection, script, is_spread, .. } = &*self.0;
         let call = connection.begin();
-        let commands = groups.iter().enumerate().map(|(place, group)| {
-            let (kind, items) = (group[0].kind, group.iter());
-            if text_first && place == 0 { scripts.by_text(kind, items) } else { scripts.by_hash(kind, items) }
+        let floor = if is_spread.load(Ordering::Relaxed) { Floor::OfSlot } else { Floor::Shared };
+        let chunks = chunks(items, floor);
+        // The first of several carries the text, so that the server knows the hash when it comes to the others: one that
+        // did not would do the later and not the earlier.
+        let commands = chunks.iter().enumerate().map(|(place, chunk)| {
+            if chunks.len() > 1 && place == 0 { script.by_text(chunk, floor) } else { script.by_hash(chunk, floor) }
         });
-        let mut answers = connection.run_all(call, commands.collect()).await?;
-        for (group, answer) in groups.iter().zip(&mut answers).filter(|(_, answer)| is_error(answer, "NOSCRIPT")) {
-            *answer = connection.run(call, &scripts.by_text(group[0].kind, group.iter())).await?;
-        }
-        self.send_apart(call, groups, answers).await
-    }
-
-    /// Sends again, item by item, what a Cluster refused to do together.
-    async fn send_apart(&self, call: Call, groups: &[&[Item]], mut answers: Vec<Value>) -> Result<Vec<Value>, Fault> {
-        let Shared { connection, scripts, .. } = &*self.0;
-        for (group, answer) in groups.iter().zip(&mut answers) {
-            if group.len() == 1 || !is_error(answer, "CROSSSLOT") {
-                continue;
+        let answers = match connection.run_all(call, commands.collect()).await {
+            Ok(answers) => answers,
+            Err(fault) => return items.iter().map(|_| Err(fault.clone())).collect(),
+        };
+        let mut of_each = Vec::with_capacity(items.len());
+        for (chunk, answer) in chunks.into_iter().zip(answers) {
+            // Each says for itself what becomes of it from here: another may have been done.
+            let answer = if is_error(&answer, "NOSCRIPT") {
+                connection.run(call, &script.by_text(chunk, floor)).await
+            } else {
+                Ok(answer)
+            };
+            if floor == Floor::Shared && answer.as_ref().is_ok_and(|answer| is_error(answer, "CROSSSLOT")) {
+                self.spread();
+                for item in chunk {
+                    let item = std::slice::from_ref(item);
+                    take_apart(1, connection.run(call, &script.by_text(item, Floor::OfSlot)).await, &mut of_each);
+                }
+            } else {
+                take_apart(chunk.len(), answer, &mut of_each);
             }
-            self.spread();
-            let commands = group.iter().map(|item| scripts.by_text(item.kind, std::iter::once(item)));
-            let mut apart = Vec::with_capacity(group.len());
-            for answer in connection.run_all(call, commands.collect()).await? {
-                each_of(1, answer, &mut apart);
-            }
-            *answer = Value::Array(apart);
         }
-        Ok(answers)
+        of_each
     }
 }
 
@@ -269,12 +224,33 @@ enum Place {
 struct Lane {
     combiner: Combiner,
     has_begun: bool,
+    /// How many items it has on their way.
+    sent: usize,
+}
+
+impl Lane {
+    /// Takes its share of what has gathered, if anything has, and says whether it leaves some.
+    fn take_share(&mut self) -> Option<(Vec<Waiting>, bool)> {
+        let lanes = &mut *self.combiner.0.lanes();
+        lanes.sent -= std::mem::take(&mut self.sent);
+        let gathered = lanes.gathered.len();
+        let among = lanes.busy.min(Combiner::LANES);
+        let share = (lanes.sent + gathered).div_ceil(among).min(Combiner::TOGETHER).min(gathered);
+        // As many are likely to come again.
+        let mut left = Vec::with_capacity(gathered);
+        left.extend(lanes.gathered.drain(share..));
+        let taken = std::mem::replace(&mut lanes.gathered, left);
+        self.sent = share;
+        lanes.sent += share;
+        (share > 0).then_some((taken, share < gathered))
+    }
 }
 
 impl Drop for Lane {
     fn drop(&mut self) {
         let mut lanes = self.combiner.0.lanes();
         lanes.busy -= 1;
+        lanes.sent -= self.sent;
         if lanes.gathered.is_empty() {
             return;
         }
@@ -317,13 +293,32 @@ impl Shared {
     }
 }
 
-/// Takes the answer of a script apart: that of each item, or for each item the same refusal.
-fn each_of(items: usize, answer: Value, answers: &mut Vec<Value>) {
+/// Neighbours that one script does.
+fn chunks(mut items: &[Item], floor: Floor) -> Vec<&[Item]> {
+    let most = if floor == Floor::OfSlot { 1 } else { Combiner::ITEMS };
+    let mut chunks = Vec::with_capacity(items.len().div_ceil(most));
+    while !items.is_empty() {
+        let mut bytes = 0;
+        let fits = |item: &&Item| {
+            bytes += item.len();
+            bytes <= Combiner::BYTES
+        };
+        let count = items.iter().take(most).take_while(fits).count().max(1);
+        let (chunk, rest) = items.split_at(count);
+        chunks.push(chunk);
+        items = rest;
+    }
+    chunks
+}
+
+/// Takes the answer of a script apart: that of each item, or for each item the same refusal or fault.
+fn take_apart(items: usize, answer: Result<Value, Fault>, of_each: &mut Vec<Result<Value, Fault>>) {
     match answer {
-        Value::Array(of_each) if of_each.len() == items => answers.extend(of_each),
-        Value::ServerError(error) => answers.extend((0..items).map(|_| Value::ServerError(error.clone()))),
+        Ok(Value::Array(answers)) if answers.len() == items => of_each.extend(answers.into_iter().map(Ok)),
+        Ok(Value::ServerError(error)) => of_each.extend((0..items).map(|_| Ok(Value::ServerError(error.clone())))),
         // No answer of an item, which whoever asked finds out.
-        _ => answers.extend((0..items).map(|_| Value::Okay)),
+        Ok(_) => of_each.extend((0..items).map(|_| Ok(Value::Okay))),
+        Err(fault) => of_each.extend((0..items).map(|_| Err(fault.clone()))),
     }
 }
 

@@ -5,9 +5,11 @@ use crate::store::NAME;
 
 /// How entries are named and written.
 ///
-/// An entry is one string named `PREFIX{TAG}:KEY`, and the floor of its revisions one named `PREFIX{TAG}`. The tag is
-/// one of 1,024, chosen by a hash of the key. A Cluster places a name by the first tag in braces, which is ours whatever
-/// braces the key has, so the two are always together, and with them the channel of the hints, named as the entry.
+/// An entry is one string named `PREFIX{TAG}:KEY`. The tag is one of 1,024, chosen by a hash of the key. The floor of all
+/// revisions is one named `PREFIX{floor}`; in a Cluster, which takes no script on names of several slots, each tag has a
+/// floor of its own, named `PREFIX{TAG}`. A Cluster places a name by the first tag in braces, which is ours whatever
+/// braces the key has, so an entry and its floor are always together, and with them the channel of the hints, named as
+/// the entry.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     prefix: String,
@@ -36,15 +38,20 @@ impl Layout {
     /// The same, with room for so many bytes behind it.
     pub(crate) fn entry_with_room(&self, key: &Key, room: usize) -> Vec<u8> {
         let mut name = Vec::with_capacity(self.prefix.len() + TAG + 1 + key.as_bytes().len() + room);
-        self.write_floor(key, &mut name);
+        self.write_floor_of_slot(key, &mut name);
         name.push(b':');
         name.extend_from_slice(key.as_bytes());
         name
     }
 
-    /// The name of the floor of an entry's revisions, as far as it is that of the entry too.
-    pub(crate) fn floor_of<'n>(&self, entry: &'n [u8]) -> &'n [u8] {
-        &entry[..self.prefix.len() + TAG]
+    /// The name of the floor of all revisions.
+    pub(crate) fn floor(&self) -> Vec<u8> {
+        [self.prefix.as_bytes(), b"{floor}"].concat()
+    }
+
+    /// How many bytes of an entry's name are that of the floor of its slot.
+    pub(crate) fn floor_of_slot(&self) -> usize {
+        self.prefix.len() + TAG
     }
 
     /// The pattern of the names of all entries whose keys begin so.
@@ -65,7 +72,7 @@ impl Layout {
         (self.entry(&key) == name).then_some(key)
     }
 
-    fn write_floor(&self, key: &Key, name: &mut Vec<u8>) {
+    fn write_floor_of_slot(&self, key: &Key, name: &mut Vec<u8>) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let bucket = (hash(key.as_bytes()) % BUCKETS) as usize;
         name.extend_from_slice(self.prefix.as_bytes());
@@ -137,7 +144,7 @@ mod tests {
         let layout = Layout::new("leasehold:");
         for text in ["a", "}x", "{}x", "{a}b", "}{", "{", "a{b}c{d}", "ü{", "lock:{user}:1"] {
             let entry = layout.entry(&key(text));
-            let floor = layout.floor_of(&entry);
+            let floor = &entry[..layout.floor_of_slot()];
             assert_eq!(hashed(&entry), hashed(floor), "{text}");
             assert_eq!(hashed(floor).len(), 3);
             assert_eq!(layout.key(&entry), Some(key(text)));
@@ -148,7 +155,8 @@ mod tests {
     fn names_of_others_are_no_entries() {
         let layout = Layout::new("leasehold:");
         let entry = layout.entry(&key("a"));
-        assert_eq!(layout.key(layout.floor_of(&entry)), None);
+        assert_eq!(layout.key(&entry[..layout.floor_of_slot()]), None);
+        assert_eq!(layout.key(&layout.floor()), None);
         assert_eq!(layout.key(b"a"), None);
         assert_eq!(layout.key(b"leasehold:{0}:a"), None);
         assert_eq!(Layout::new("other:").key(&entry), None);

@@ -1,16 +1,21 @@
 use redis::Cmd;
 
-/// The scripts, one for each operation. Each does any number of items, which have nothing to do with each other but that
-/// they are on their way together: the answer is a list of theirs, and an item that is refused answers with an error of
-/// its own.
+/// The script that all operations are made of. One call does any number of items of any kinds, which have nothing to do
+/// with each other but that they are on their way together: the answer is a list of theirs, and an item that is refused
+/// answers with an error of its own.
 ///
-/// For each item a script reads first and writes last, so that one that is refused has written nothing; only the hint
-/// follows the write, and that one cannot fail the item. The time is taken at most once.
+/// For each item it reads first and writes last, so that one that is refused has written nothing; what follows the write
+/// is the hint, which cannot fail the item, and the floor of the revisions, once for all.
 #[derive(Debug)]
-pub(crate) struct Scripts([Script; 7]);
+pub(crate) struct Script {
+    text: String,
+    hash: String,
+    /// The floor of all entries, on a server without slots.
+    floor: Vec<u8>,
+}
 
-/// A script by its operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An operation by its part of the script. Calls that go together are put in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     TryAdd,
     TryReplace,
@@ -22,21 +27,29 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether it needs the floor of the entry's revisions.
-    pub(crate) fn mints(self) -> bool {
-        matches!(self, Self::TryAdd | Self::TryReplace | Self::Set)
+    const ALL: [Self; 7] =
+        [Self::TryAdd, Self::TryReplace, Self::TryRemove, Self::TryExpire, Self::Get, Self::Set, Self::Remove];
+
+    /// The name that the script knows it by, and its part.
+    fn part(self) -> (&'static str, &'static str) {
+        macro_rules! part {
+            ($name:literal) => {
+                ($name, include_str!(concat!("../scripts/", $name, ".lua")))
+            };
+        }
+        match self {
+            Self::TryAdd => part!("try_add"),
+            Self::TryReplace => part!("try_replace"),
+            Self::TryRemove => part!("try_remove"),
+            Self::TryExpire => part!("try_expire"),
+            Self::Get => part!("get"),
+            Self::Set => part!("set"),
+            Self::Remove => part!("remove"),
+        }
     }
 }
 
-/// A script, and the hash that the server knows it by.
-#[derive(Debug)]
-pub(crate) struct Script {
-    text: String,
-    hash: String,
-}
-
-/// An item of a script: an entry, the floor of its revisions where the script needs one, and arguments, always as many
-/// for one kind.
+/// An item of a call: an entry, and arguments, always as many for one kind.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) kind: Kind,
@@ -46,80 +59,75 @@ pub(crate) struct Item {
     parts: usize,
     /// Where each of them ends.
     ends: [usize; Self::PARTS],
-    /// How much of the entry's name is that of its floor.
-    floor: Option<usize>,
+    /// How much of the entry's name is that of the floor of its slot.
+    floor: usize,
 }
 
-macro_rules! script {
-    ($database:expr, $($part:literal),+) => {
-        Script::new(concat!($(include_str!(concat!("../scripts/", $part, ".lua"))),+), $database)
-    };
-}
-
-impl Scripts {
-    /// The scripts for a database. Channels span databases, so a hint names the one that it is about.
-    pub(crate) fn new(database: i64) -> Self {
-        // In the order of the kinds.
-        Self([
-            script!(database, "part_read", "part_mint", "try_add"),
-            script!(database, "part_matches", "part_mint", "try_replace"),
-            script!(database, "part_read", "part_matches", "try_remove"),
-            script!(database, "part_read", "part_matches", "try_expire"),
-            script!(database, "get"),
-            script!(database, "part_mint", "set"),
-            script!(database, "remove"),
-        ])
-    }
-
-    /// Calls a script by its hash, with items of its kind.
-    pub(crate) fn by_hash<'i>(&self, kind: Kind, items: impl Iterator<Item = &'i Item> + Clone) -> Cmd {
-        call("EVALSHA", &self.0[kind as usize].hash, items)
-    }
-
-    /// The same with its text, for a server that does not know it.
-    pub(crate) fn by_text<'i>(&self, kind: Kind, items: impl Iterator<Item = &'i Item> + Clone) -> Cmd {
-        call("EVAL", &self.0[kind as usize].text, items)
-    }
-}
-
-fn call<'i>(name: &str, script: &str, items: impl Iterator<Item = &'i Item> + Clone) -> Cmd {
-    let (mut keys, mut arguments, mut bytes) = (0, 0, name.len() + script.len() + 4);
-    for item in items.clone() {
-        keys += 1 + usize::from(item.floor.is_some());
-        arguments += item.parts - 1;
-        bytes += item.len();
-    }
-    let mut command = Cmd::with_capacity(3 + keys + arguments, bytes);
-    command.arg(name).arg(script).arg(keys);
-    for item in items.clone() {
-        command.arg(item.part(0));
-        if let Some(floor) = item.floor {
-            command.arg(&item.bytes[..floor]);
-        }
-    }
-    for item in items {
-        for place in 1..item.parts {
-            command.arg(item.part(place));
-        }
-    }
-    command
+/// Where the floor of the revisions is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Floor {
+    /// One of all entries.
+    Shared,
+    /// That of the slot that the items are in, for a Cluster.
+    OfSlot,
 }
 
 impl Script {
-    fn new(text: &str, database: i64) -> Self {
-        let text = without_comments(text).replace("$DATABASE", &database.to_string());
+    /// The script for a database. Channels span databases, so a hint names the one that it is about.
+    pub(crate) fn new(database: i64, floor: Vec<u8>) -> Self {
+        let operations = Kind::ALL.map(|kind| {
+            let (name, text) = kind.part();
+            format!("if operation == '{name}' then\n{}", without_comments(text))
+        });
+        let text = without_comments(include_str!("../scripts/run.lua"))
+            .replace("$OPERATIONS", &(operations.join("else") + "end"))
+            .replace("$DATABASE", &database.to_string());
         let hash = redis::Script::new(&text).get_hash().to_owned();
-        Self { text, hash }
+        Self { text, hash, floor }
+    }
+
+    /// Calls the script by its hash, with items of which those of one kind are neighbours.
+    pub(crate) fn by_hash(&self, items: &[Item], floor: Floor) -> Cmd {
+        self.call("EVALSHA", &self.hash, items, floor)
+    }
+
+    /// The same with its text, for a server that does not know it.
+    pub(crate) fn by_text(&self, items: &[Item], floor: Floor) -> Cmd {
+        self.call("EVAL", &self.text, items, floor)
+    }
+
+    fn call(&self, name: &str, script: &str, items: &[Item], floor: Floor) -> Cmd {
+        let floor = match (floor, items) {
+            (Floor::OfSlot, [first, ..]) => &first.bytes[..first.floor],
+            _ => &self.floor,
+        };
+        let bytes = items.iter().map(Item::len).sum::<usize>();
+        let arguments = items.iter().map(|item| item.parts).sum::<usize>();
+        // Beside the items' own, there are a name and a number for each kind.
+        let room = name.len() + script.len() + floor.len() + 4 + 16 * Kind::ALL.len();
+        let mut command = Cmd::with_capacity(4 + arguments + 2 * Kind::ALL.len(), room + bytes);
+        command.arg(name).arg(script).arg(1 + items.len()).arg(floor);
+        for item in items {
+            command.arg(item.part(0));
+        }
+        for neighbours in items.chunk_by(|one, next| one.kind == next.kind) {
+            command.arg(neighbours[0].kind.part().0).arg(neighbours.len());
+            for item in neighbours {
+                for place in 1..item.parts {
+                    command.arg(item.part(place));
+                }
+            }
+        }
+        command
     }
 }
 
 impl Item {
-    /// The entry, and the most arguments that a script takes of one item.
+    /// The entry, and the most arguments that one item has.
     const PARTS: usize = 5;
 
-    /// An item without arguments so far. The name of the floor, where the script needs one, is the first so many bytes of
-    /// the entry's.
-    pub(crate) fn new(kind: Kind, entry: Vec<u8>, floor: Option<usize>) -> Self {
+    /// An item without arguments so far. The name of the floor of its slot is the first so many bytes of the entry's.
+    pub(crate) fn new(kind: Kind, entry: Vec<u8>, floor: usize) -> Self {
         let mut ends = [0; Self::PARTS];
         ends[0] = entry.len();
         Self { kind, bytes: entry, ends, parts: 1, floor }
@@ -137,13 +145,13 @@ impl Item {
         &self.bytes[start..self.ends[place]]
     }
 
-    /// About how many bytes it comes to.
+    /// How many bytes its parts are.
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len() + self.floor.unwrap_or(0)
+        self.bytes.len()
     }
 }
 
-/// The server keeps every script's text; ours is sent again whenever it forgot it.
+/// The server keeps the script's text; ours is sent again whenever it forgot it.
 fn without_comments(text: &str) -> String {
     let code = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("--"));
     code.flat_map(|line| [line, "\n"]).collect()
@@ -153,34 +161,43 @@ fn without_comments(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn script(database: i64) -> Script {
+        Script::new(database, b"floor".to_vec())
+    }
+
     #[test]
-    fn the_text_is_the_code_and_names_the_database() {
-        let scripts = Scripts::new(7);
-        let Script { text, hash } = &scripts.0[Kind::TryRemove as usize];
-        assert!(text.contains("redis.pcall('PUBLISH', entry, '7')"), "{text}");
+    fn the_text_is_the_code_of_all_kinds_and_names_the_database() {
+        let Script { text, hash, .. } = script(7);
+        assert!(text.contains("redis.pcall('PUBLISH', KEYS[i], '7')"), "{text}");
         assert!(!text.contains("--") && !text.contains('$'), "{text}");
-        assert_ne!(*hash, Scripts::new(0).0[Kind::TryRemove as usize].hash);
-        assert!(scripts.0[Kind::Remove as usize].text.contains("UNLINK"), "the kinds are in order");
+        for kind in Kind::ALL {
+            assert!(text.contains(&format!("if operation == '{}' then\n", kind.part().0)), "{text}");
+        }
+        assert_ne!(hash, script(0).hash);
     }
 
     #[test]
     fn keys_come_before_arguments_and_each_in_the_order_of_the_items() {
-        let item = |entry: &str, number| {
-            let mut item = Item::new(Kind::TryAdd, entry.into(), Some(1));
+        let item = |kind, entry: &str, number| {
+            let mut item = Item::new(kind, entry.into(), 1);
             item.push(|bytes| bytes.push(b'v'));
             item.push(|bytes| bytes.push(number));
             item
         };
-        let items = [item("a1", b'1'), item("b2", b'2')];
-        let command = Scripts::new(0).by_hash(Kind::TryAdd, items.iter());
-        let parts: Vec<_> = command
-            .args_iter()
-            .map(|part| match part {
-                redis::Arg::Simple(part) => String::from_utf8(part.to_vec()).unwrap(),
+        let items =
+            [item(Kind::TryAdd, "a1", b'1'), item(Kind::TryAdd, "b2", b'2'), Item::new(Kind::Get, "c3".into(), 1)];
+        let parts = |command: Cmd| -> Vec<_> {
+            let part = |part| match part {
+                redis::Arg::Simple(part) => String::from_utf8(Vec::from(part)).unwrap(),
                 other => panic!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(parts[0], "EVALSHA");
-        assert_eq!(parts[2..], ["4", "a1", "a", "b2", "b", "v", "1", "v", "2"]);
+            };
+            command.args_iter().map(part).collect()
+        };
+        let shared = parts(script(0).by_hash(&items, Floor::Shared));
+        assert_eq!(shared[0], "EVALSHA");
+        assert_eq!(shared[2..], ["4", "floor", "a1", "b2", "c3", "try_add", "2", "v", "1", "v", "2", "get", "1"]);
+        let alone = parts(script(0).by_text(&items[1..2], Floor::OfSlot));
+        assert_eq!(alone[0], "EVAL");
+        assert_eq!(alone[2..], ["2", "b", "b2", "try_add", "1", "v", "2"]);
     }
 }

@@ -18,7 +18,7 @@ use crate::connection::Connection;
 use crate::error::{Fault, foreign_cursor, no_hints, refused, unexpected};
 use crate::hints::Subscriptions;
 use crate::layout::{Layout, terms, value_of, write_stored};
-use crate::scripts::{Item, Kind, Scripts};
+use crate::scripts::{Item, Kind, Script};
 
 pub(crate) const NAME: &str = "redis";
 
@@ -121,7 +121,7 @@ impl RedisStore {
         let (max_value_len, durable) = (settings.max_value_len, settings.durable);
         let subscriptions =
             connection.client().map(|client| Subscriptions::new(client.clone(), settings, layout.clone(), database));
-        let combiner = Combiner::new(connection, Scripts::new(database));
+        let combiner = Combiner::new(connection, Script::new(database, layout.floor()));
         Self(Arc::new(Shared { combiner, layout, subscriptions, max_value_len, durable }))
     }
 
@@ -177,8 +177,9 @@ impl Shared {
         if items.is_empty() {
             return Ok(Vec::new());
         }
-        let answers = self.combiner.run_many(items).await.map_err(|fault| fault.of(operation))?;
-        let answers: Vec<_> = answers.into_iter().map(|answer| accepted(operation, answer)).collect();
+        let answers = self.combiner.run_many(&items).await.into_iter();
+        let answers = answers.map(|answer| accepted(operation, answer.map_err(|fault| fault.of(operation))?));
+        let answers: Vec<_> = answers.collect();
         // An item that was refused says nothing about the others.
         let some_applied = answers.iter().any(Result::is_ok);
         let unless_applied = |error: Error| {
@@ -195,8 +196,7 @@ impl Shared {
         const DIGITS: usize = 20;
         let room = values.iter().map(|value| 1 + value.len()).sum::<usize>() + numbers.len() * DIGITS;
         let entry = self.layout.entry_with_room(key, room);
-        let floor = kind.mints().then(|| self.layout.floor_of(&entry).len());
-        let mut item = Item::new(kind, entry, floor);
+        let mut item = Item::new(kind, entry, self.layout.floor_of_slot());
         for value in values {
             item.push(|bytes| write_stored(value, bytes));
         }

@@ -174,7 +174,7 @@ async fn one_key_that_two_add_or_remove_in_one_command_goes_to_one_of_them() {
         let (key, taken) = (key("a"), key("taken"));
         added(&store, &taken, "v").await;
         link.delay_answers(Duration::from_millis(100));
-        let before = calls(&server, "mget").await;
+        let before = calls(&server, "evalsha").await;
 
         let mut ahead = [store.get(&key), store.get(&key)];
         for call in &mut ahead {
@@ -188,6 +188,7 @@ async fn one_key_that_two_add_or_remove_in_one_command_goes_to_one_of_them() {
         assert!(matches!(one, Ok(AddOutcome::Added(_))), "{one:?}");
         assert!(matches!(other, Ok(AddOutcome::Exists(entry)) if entry.value == "v"));
         assert!(matches!(third, Ok(AddOutcome::Exists(entry)) if entry.value == "v"));
+        drop(ahead);
 
         let mut ahead = [store.get(&key), store.get(&key)];
         for call in &mut ahead {
@@ -197,7 +198,11 @@ async fn one_key_that_two_add_or_remove_in_one_command_goes_to_one_of_them() {
             tokio::join!(store.try_remove(&key, b"v"), store.try_remove(&key, b"v"), store.try_remove(&taken, b"w"),);
         let (one, other, third) = (answers.0.unwrap(), answers.1.unwrap(), answers.2.unwrap());
         assert_eq!((one, other, third), (Outcome::Applied, Outcome::NotApplied, Outcome::NotApplied));
-        assert_eq!(calls(&server, "mget").await - before, 2, "each three were one command");
+        assert_eq!(
+            calls(&server, "evalsha").await - before,
+            6,
+            "two went ahead, and three were one command, each time"
+        );
     })
     .await;
 }
@@ -241,6 +246,38 @@ async fn a_cluster_that_refuses_them_together_gets_them_apart() {
             }
             assert!(add_many(&store, 64).await.iter().all(|answer| matches!(answer, Ok(AddOutcome::Added(_)))));
         }
+    }
+}
+
+#[tokio::test]
+async fn what_is_done_apart_is_answered_apart() {
+    for family in Family::ALL {
+        let server = RedisServer::builder().family(family).config("cluster-enabled", "yes").start().await;
+        server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+        eventually(DEADLINE, async || server.command(&["CLUSTER", "INFO"]).await.contains("cluster_state:ok")).await;
+        added(&store(&server).await, &key("k1"), "v").await;
+        let tag = server.command(&["KEYS", "leasehold:{???}:k1"]).await;
+        server.command(&["FLUSHALL"]).await;
+
+        server.command(&["ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-info"]).await;
+        let link = Proxy::start(server.addr());
+        let config = config_through(&server, &link, Duration::from_secs(15)).with_credentials("app", "pw");
+        let store = RedisStore::connect(config).await.unwrap();
+        link.delay_answers(Duration::from_millis(100));
+        let keys = ["ahead0", "ahead1", "k0", "k1"].map(key);
+        let mut ahead = [store.get(&keys[0]), store.get(&keys[1])];
+        for call in &mut ahead {
+            begin(&mut call.as_mut()).await;
+        }
+        // Refused together, and sent one after the other with the floor of each slot: the link breaks at the second.
+        link.cut_after(format!("{}\r\n", tag.strip_suffix(":k1").unwrap()));
+        let (first, second) = tokio::join!(
+            store.try_add(&keys[2], "v".into(), ttl(MINUTE)),
+            store.try_add(&keys[3], "v".into(), ttl(MINUTE)),
+        );
+        assert!(matches!(first, Ok(AddOutcome::Added(_))), "{first:?}");
+        let error = second.unwrap_err();
+        assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown), "{error:?}");
     }
 }
 

@@ -1,0 +1,72 @@
+-- One call does items of all kinds, as to call a script costs more than what most of ours do.
+--
+-- KEYS: the floor of revisions, and then the entry of each item. ARGV: for neighbours of one kind the name of their
+-- operation, how many they are, and then the arguments of each. Answers a list of theirs.
+local answers = {}
+
+-- The clock moves on while a script runs, so it is read once, for all items.
+local time
+local function now_in_ms()
+  time = time or redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- A revision is max(the one before + 1, the server's clock in microseconds). The floor keeps the one before.
+local revision, has_minted, refusal
+
+-- Why no revision can be minted, or nothing; to be asked before a write that needs one.
+local function no_revision()
+  if not revision and not refusal then
+    time = time or redis.call('TIME')
+    local now, floor = time[1] * 1000000 + time[2], redis.pcall('GET', KEYS[1])
+    if type(floor) == 'table' then
+      refusal = floor
+    elseif floor and not tonumber(floor) then
+      refusal = {err = 'CORRUPT a floor is a number'}
+    else
+      revision = math.max(tonumber(floor or 0), now - 1)
+    end
+  end
+  return refusal
+end
+
+local function mint()
+  revision, has_minted = revision + 1, true
+  return revision
+end
+
+-- What is stored under these entries, read together, as to call a command costs more than what most of them do. `false`
+-- stands for what has to be read by itself: it is not there, or cannot be read, or is alone.
+local function together(from, to)
+  return from < to and redis.pcall('MGET', unpack(KEYS, from, to)) or {}
+end
+
+-- Whether what is stored, as `GET` says it, has the expected value, or else the answer of the item. A sliding entry keeps
+-- its terms before its value, so it is never equal as a whole.
+local function matches(stored, expected)
+  if stored == expected then
+    return true
+  end
+  if type(stored) == 'table' then
+    return false, stored
+  end
+  return stored and string.byte(stored) == 126 and string.sub(stored, 28) == string.sub(expected, 2), 0
+end
+
+local following, argument = 2, 1
+while ARGV[argument] do
+  -- The places in KEYS of the entries of these neighbours; `argument` is that of the next argument.
+  local operation, from, to = ARGV[argument], following, following + ARGV[argument + 1] - 1
+  following, argument = to + 1, argument + 2
+  $OPERATIONS
+end
+
+if has_minted and redis.pcall('SET', KEYS[1], string.format('%.0f', revision)).err then
+  for i, answer in ipairs(answers) do
+    -- A revision: other numbers are 0 and 1.
+    if type(answer) == 'number' and answer > 1 then
+      answers[i] = {err = 'APPLIED and then refused'}
+    end
+  end
+end
+return answers
