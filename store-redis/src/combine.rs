@@ -37,6 +37,9 @@ struct Shared {
 struct Lanes {
     busy: usize,
     gathered: Vec<Waiting>,
+    /// Where these have gathered. Those of one runtime go together, since one that nobody drives any more, as between two
+    /// `block_on`, would hold up the others.
+    runtime: Option<Handle>,
     /// How many items the lanes have on their way.
     sent: usize,
 }
@@ -84,12 +87,13 @@ impl Combiner {
             return self.run_alone(item).await;
         }
         let (is_first, mut answered) = match self.take_lane_or_gather(item) {
-            Place::Lane(lane, item) => {
+            Way::Lane(lane, item) => {
                 let answer = self.run_alone(item).await;
                 drop(lane);
                 return answer;
             }
-            Place::Gathered { is_first, answered } => (is_first, answered),
+            Way::Alone(item) => return self.run_alone(item).await,
+            Way::Gathered { is_first, answered } => (is_first, answered),
         };
         if is_first {
             // Whoever begins to gather sees to it that it ends, also by leaving.
@@ -111,14 +115,22 @@ impl Combiner {
         }
     }
 
-    fn take_lane_or_gather(&self, item: Item) -> Place {
+    fn take_lane_or_gather(&self, item: Item) -> Way {
+        let here = Handle::try_current();
         let mut lanes = self.0.lanes();
         if lanes.busy < Self::LANES {
-            return Place::Lane(self.lane(&mut lanes, true, 1), item);
+            return Way::Lane(self.lane(&mut lanes, true, 1), item);
+        }
+        let Ok(here) = here else { return Way::Alone(item) };
+        let is_first = lanes.gathered.is_empty();
+        if is_first {
+            lanes.runtime = Some(here);
+        } else if !lanes.are_of(&here) {
+            return Way::Alone(item);
         }
         let (answer, answered) = oneshot::channel();
         lanes.gathered.push(Waiting { item, answer });
-        Place::Gathered { is_first: lanes.gathered.len() == 1, answered }
+        Way::Gathered { is_first, answered }
     }
 
     /// Does many items in one round trip and in their order.
@@ -135,11 +147,13 @@ impl Combiner {
     /// Sends what has gathered, and what gathers meanwhile, and hands out the answers.
     async fn run_lane(self, mut lane: Lane) {
         lane.has_begun = true;
-        while let Some((share, has_more)) = lane.take_share() {
+        let here = Handle::current();
+        while let Some((share, has_more)) = lane.take_share(&here) {
             let mut sending = pin!(self.run_gathered(share));
-            // What is left to the other lanes waits no longer than what gathers does.
-            if !has_more || timeout(Self::PATIENCE, &mut sending).await.is_err() {
+            let has_sent = has_more && timeout(Self::PATIENCE, &mut sending).await.is_ok();
+            if !has_sent {
                 if has_more {
+                    // What is left to the other lanes waits no longer than what gathers does.
                     self.open_lane();
                 }
                 sending.await;
@@ -162,13 +176,14 @@ impl Combiner {
         }
     }
 
-    /// Opens one lane more for what has gathered.
+    /// Opens one lane more for what has gathered, where that has gathered.
     fn open_lane(&self) {
-        let lane = self.lane(&mut self.0.lanes(), false, 0);
-        // Without a runtime the lane ends before it begins.
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(self.clone().run_lane(lane));
-        }
+        let (lane, runtime) = {
+            let mut lanes = self.0.lanes();
+            let Some(runtime) = lanes.runtime.clone() else { return };
+            (self.lane(&mut lanes, false, 0), runtime)
+        };
+        runtime.spawn(self.clone().run_lane(lane));
     }
 
     fn lane(&self, lanes: &mut Lanes, has_begun: bool, sent: usize) -> Lane {
@@ -214,10 +229,16 @@ impl Combiner {
     }
 }
 
-/// Where a call finds itself.
-enum Place {
+/// How a call is sent.
+enum Way {
+    /// By itself, and what gathers meanwhile after it.
     Lane(Lane, Item),
-    Gathered { is_first: bool, answered: oneshot::Receiver<Answer> },
+    /// By itself, as those that have gathered are of another runtime.
+    Alone(Item),
+    Gathered {
+        is_first: bool,
+        answered: oneshot::Receiver<Answer>,
+    },
 }
 
 /// A lane that is in use.
@@ -230,9 +251,12 @@ struct Lane {
 
 impl Lane {
     /// Takes its share of what has gathered, if anything has, and says whether it leaves some.
-    fn take_share(&mut self) -> Option<(Vec<Waiting>, bool)> {
+    fn take_share(&mut self, here: &Handle) -> Option<(Vec<Waiting>, bool)> {
         let lanes = &mut *self.combiner.0.lanes();
         lanes.sent -= std::mem::take(&mut self.sent);
+        if !lanes.are_of(here) {
+            return None;
+        }
         let gathered = lanes.gathered.len();
         let among = lanes.busy.min(Combiner::LANES);
         let share = (lanes.sent + gathered).div_ceil(among).min(Combiner::TOGETHER).min(gathered);
@@ -240,6 +264,9 @@ impl Lane {
         let mut left = Vec::with_capacity(gathered);
         left.extend(lanes.gathered.drain(share..));
         let taken = std::mem::replace(&mut lanes.gathered, left);
+        if lanes.gathered.is_empty() {
+            lanes.runtime = None;
+        }
         self.sent = share;
         lanes.sent += share;
         (share > 0).then_some((taken, share < gathered))
@@ -261,6 +288,7 @@ impl Drop for Lane {
         } else {
             // Its runtime has ended, and would end the next one too. Those of other runtimes help themselves.
             let unsent = std::mem::take(&mut lanes.gathered);
+            lanes.runtime = None;
             drop(lanes);
             for Waiting { item, answer } in unsent {
                 let _ = answer.send(Answer::Unsent(item));
@@ -283,6 +311,12 @@ impl Drop for Patience<'_> {
         if let Some(combiner) = self.0 {
             combiner.open_lane();
         }
+    }
+}
+
+impl Lanes {
+    fn are_of(&self, runtime: &Handle) -> bool {
+        self.runtime.as_ref().is_some_and(|gathers| gathers.id() == runtime.id())
     }
 }
 

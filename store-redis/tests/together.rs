@@ -282,6 +282,40 @@ async fn what_is_done_apart_is_answered_apart() {
 }
 
 #[test]
+fn a_runtime_that_nobody_drives_holds_up_no_others() {
+    let driven = tokio::runtime::Runtime::new().unwrap();
+    let parked = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (_server, link, store) = driven.block_on(async {
+        let server = RedisServer::start().await;
+        let link = Proxy::start(server.addr());
+        let store = RedisStore::connect(config_through(&server, &link, Duration::from_secs(15))).await.unwrap();
+        added(&store, &key("warm"), "v").await;
+        (server, link, store)
+    });
+    link.delay_answers(Duration::from_millis(5));
+    for _ in 0..20 {
+        let adding = driven.spawn({
+            let store = store.clone();
+            async move {
+                for _ in 0..3 {
+                    assert!(add_many(&store, 20).await.iter().all(Result::is_ok));
+                }
+            }
+        });
+        // It goes on a little after its answer, and then not at all.
+        parked.block_on(async {
+            for _ in 0..3 {
+                store.get(&key("warm")).await.unwrap();
+                for _ in 0..20 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        driven.block_on(async { timeout(DEADLINE, adding).await.expect("answers in time").unwrap() });
+    }
+}
+
+#[test]
 fn calls_whose_runtime_ends_leave_the_store_to_others() {
     let lasting = tokio::runtime::Runtime::new().unwrap();
     let (_server, link, store) = lasting.block_on(async {
