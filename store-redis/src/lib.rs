@@ -3,13 +3,14 @@
 //! It needs Redis 7.0 or Valkey 7.2 or newer, and speaks RESP3 over one connection, and one more once somebody waits
 //! for hints.
 //!
-//! - **One script an operation**, called by its hash, in one round trip. What is asked for at the same time goes together:
-//!   beyond two calls under way, others gather and are sent as items of one script, after 5 ms in any case.
+//! - **One script**, called by its hash, in one round trip. What is asked for at the same time goes together: beyond two
+//!   calls under way, others gather and are sent as items of one call, after 5 ms in any case.
 //! - **Expiry** is the server's own: to the millisecond, never early, and less than a millisecond late.
-//! - **Revisions** are `max(floor + 1, server clock in microseconds)`. The floors are 1,024 small keys that keys share
-//!   by a hash; they never expire, so nothing has to be kept of a key that is gone, and a clock that steps back by any
-//!   amount takes no revision back. After a flush, a restored backup, or a failover to a replica that missed the last
-//!   writes, floors are lost or old, and revisions still rise if the server's clock is past the last one.
+//! - **Revisions** are `max(floor + 1, server clock in microseconds)`. The floor is a small key that all keys share (in a
+//!   Cluster one for each of 1,024 tags); it never expires, so nothing has to be kept of a key that is gone, and a clock
+//!   that steps back by any amount takes no revision back. After a flush, a restored backup, or a failover to a replica
+//!   that missed the last writes, the floor is lost or old, and revisions still rise if the server's clock is past the
+//!   last one.
 //! - **Durability** is the server's: after a crash it has what it had persisted, and after a failover what it had
 //!   replicated. Both can lose a lease that was granted; the fencing token of the next one is larger all the same, under
 //!   the condition above.
