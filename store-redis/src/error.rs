@@ -54,18 +54,26 @@ const PLAIN_REFUSALS: &[(&str, ErrorKind, &str)] = &[
 ///
 /// Its text is left out: it can quote what was sent, keys and values included.
 pub(crate) fn refused(operation: &'static str, error: &ServerError) -> Error {
-    let code = error.code();
-    let cause = Refusal { code: code.chars().take(32).filter(char::is_ascii_graphic).collect() };
-    if let Some((_, kind, message)) = REFUSALS.iter().find(|(known, _, _)| *known == code) {
-        return of_no_effect(*kind, operation, message).with_source(cause);
+    let cause = Refusal { code: shown(error.code()) };
+    match refusal(error.code(), error.details()) {
+        Some((kind, message)) => of_no_effect(kind, operation, message).with_source(cause),
+        None => Error::new(ErrorKind::Other, operation, "the server answered with an error")
+            .with_store(NAME)
+            .with_source(cause),
     }
-    let details = error.details().unwrap_or_default();
-    if let Some((_, kind, message)) =
-        PLAIN_REFUSALS.iter().find(|(text, ..)| code == "ERR" && details.starts_with(text))
-    {
-        return of_no_effect(*kind, operation, message).with_source(cause);
-    }
-    Error::new(ErrorKind::Other, operation, "the server answered with an error").with_store(NAME).with_source(cause)
+}
+
+/// What an answer of a server means that proves that nothing was written.
+fn refusal(code: &str, details: Option<&str>) -> Option<(ErrorKind, &'static str)> {
+    let details = details.unwrap_or_default();
+    let by_code = REFUSALS.iter().find(|(known, ..)| *known == code);
+    let by_text = || PLAIN_REFUSALS.iter().find(|(text, ..)| code == "ERR" && details.starts_with(text));
+    by_code.or_else(by_text).map(|(_, kind, message)| (*kind, *message))
+}
+
+/// As much of a server's code as is shown, whoever answered there.
+fn shown(code: &str) -> String {
+    code.chars().take(32).filter(char::is_ascii_graphic).collect()
 }
 
 /// Why there is no answer at all.
@@ -77,6 +85,8 @@ pub(crate) enum Fault {
     TimedOut(Duration),
     /// The deadline came while there was no connection.
     Unreachable(Option<Failure>),
+    /// The server refused to tell of changes, over a connection that works.
+    NotHeard(Failure),
     /// Whoever sent it was stopped before the answer came, with the runtime that it ran on.
     Abandoned,
 }
@@ -96,6 +106,9 @@ impl Fault {
             }
             Self::Unreachable(Some(failure)) => of_no_effect(failure.kind, operation, UNREACHABLE).with_source(failure),
             Self::Unreachable(None) => of_no_effect(ErrorKind::Unavailable, operation, UNREACHABLE),
+            Self::NotHeard(failure) => {
+                of_no_effect(failure.kind, operation, "the server refused to tell of changes").with_source(failure)
+            }
             Self::Abandoned => Error::new(
                 ErrorKind::Unavailable,
                 operation,
@@ -145,7 +158,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Why there is no connection, without what the driver would add to it.
+/// Why there is no connection, or a connection does not do something, without what the driver would add to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     kind: ErrorKind,
@@ -157,6 +170,9 @@ pub(crate) struct Failure {
 impl Failure {
     pub(crate) const TIMED_OUT: Self =
         Self { kind: ErrorKind::Timeout, what: "connecting took too long", io: None, code: None };
+
+    pub(crate) const SILENT: Self =
+        Self { kind: ErrorKind::Timeout, what: "the server stopped answering", io: None, code: None };
 
     pub(crate) const CLOSED: Self = Self {
         kind: ErrorKind::Unavailable,
@@ -170,7 +186,7 @@ impl Failure {
         let source = std::error::Error::source(error);
         let shared = source.and_then(|source| source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>());
         let io = shared.and_then(|shared| shared.downcast_ref::<io::Error>()).map(io::Error::kind);
-        let code = error.code().map(|code| code.chars().take(32).filter(char::is_ascii_graphic).collect::<String>());
+        let code = error.code().map(shown);
         let (kind, what) = match (error.kind(), code.as_deref()) {
             (DriverKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOAUTH" | "NOPERM")) => {
                 (ErrorKind::Unauthorized, "the server refused the user or the password")
@@ -185,6 +201,14 @@ impl Failure {
             _ => (ErrorKind::Unavailable, "the link failed"),
         };
         Self { kind, what, io, code }
+    }
+
+    /// What a server said to one request of a connection that goes on; nothing if it is the connection that failed.
+    pub(crate) fn refusal(error: &RedisError) -> Option<Self> {
+        let code = error.code()?;
+        let (kind, what) =
+            refusal(code, error.detail()).unwrap_or((ErrorKind::Unavailable, "the server answered with an error"));
+        Some(Self { kind, what, io: None, code: Some(shown(code)) })
     }
 
     /// Whether another attempt would fail the same way until somebody changes something.

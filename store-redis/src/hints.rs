@@ -1,4 +1,5 @@
-use std::collections::{HashMap, HashSet};
+mod table;
+
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -9,9 +10,12 @@ use futures_core::Stream;
 use leasehold_core::{Hint, HintHub, Hints, Key, KeyPrefix};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, PushInfo, PushKind, RedisResult, Value};
-use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout, timeout_at};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use self::table::{Change, Table, Topic};
 use crate::config::Settings;
 use crate::connection::{Call, Connection, connect};
 use crate::error::{Failure, Fault};
@@ -31,34 +35,16 @@ struct Shared {
     database: String,
     hub: HintHub,
     table: Mutex<Table>,
-    /// The table has news for those who wait.
-    news: watch::Sender<()>,
+    /// Whether there is a task. It changes to false under the table's lock, so that nobody is overlooked.
+    is_served: AtomicBool,
     /// Rouses the task. Apart from the rest, which the task holds only while it works.
     wake: Arc<Notify>,
-}
-
-#[derive(Default)]
-struct Table {
-    /// How many listen to each topic.
-    listeners: HashMap<Topic, usize>,
-    /// What the server has confirmed, on the connection that there is.
-    confirmed: HashSet<Topic>,
-    /// How many attempts to get there have failed, and why the last one did.
-    failures: u64,
-    failure: Option<Failure>,
-    is_served: bool,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Topic {
-    Channel(Vec<u8>),
-    Pattern(Vec<u8>),
 }
 
 impl Subscriptions {
     /// How long the connection is kept after the last listener has gone.
     const LINGER: Duration = Duration::from_secs(30);
-    /// How often a silent connection is asked whether it is still there.
+    /// How long a connection may be silent until it is asked whether it is still there.
     const HEARTBEAT: Duration = Duration::from_secs(15);
 
     pub(crate) fn new(client: Client, settings: Settings, layout: Layout, database: i64) -> Self {
@@ -69,67 +55,50 @@ impl Subscriptions {
             database: database.to_string(),
             hub: HintHub::new(),
             table: Mutex::default(),
-            news: watch::Sender::new(()),
+            is_served: AtomicBool::new(false),
             wake: Arc::default(),
         }))
     }
 
     pub(crate) async fn watch(&self, call: Call, key: &Key) -> Result<Hints, Fault> {
-        let topic = Topic::Channel(self.0.layout.entry(key));
+        let topic = Topic::Channel(self.0.layout.entry(key).into());
         self.listen(call, topic, self.0.hub.watch(key)).await
     }
 
     pub(crate) async fn watch_prefix(&self, call: Call, prefix: &KeyPrefix) -> Result<Hints, Fault> {
-        let topic = Topic::Pattern(self.0.layout.pattern(prefix));
+        let topic = Topic::Pattern(self.0.layout.pattern(prefix).into());
         self.listen(call, topic, self.0.hub.watch_prefix(prefix)).await
     }
 
     async fn listen(&self, call: Call, topic: Topic, hints: Hints) -> Result<Hints, Fault> {
+        self.0.table().join(&topic);
         let listener = Listener { hints, subscriptions: self.clone(), topic };
-        let mut news = self.0.news.subscribe();
-        let failures = self.register(&listener.topic);
         loop {
-            news.mark_unchanged();
-            let failure = {
-                let table = self.0.table();
-                if table.confirmed.contains(&listener.topic) {
-                    drop(table);
-                    return Ok(Hints::new(listener));
-                }
-                // A failure from before has been told to those who waited then.
-                table.failure.clone().filter(|_| table.failures > failures)
-            };
-            let is_final = failure.as_ref().is_some_and(Failure::is_final);
-            // The sender lives in `self`, so only the time can end this wait.
-            if is_final || timeout_at(call.deadline, news.changed()).await.is_err() {
-                return Err(Fault::Unreachable(failure));
+            let asked = self.0.table().ask(&listener.topic);
+            let Some(answered) = asked else { return Ok(Hints::new(listener)) };
+            self.be_served();
+            self.0.wake.notify_one();
+            match timeout_at(call.deadline, answered).await {
+                Ok(Ok(answer)) => return answer.map(|()| Hints::new(listener)),
+                // The task has ended with its runtime. If that is ours too, it must get to end us.
+                Ok(Err(_)) => yield_now().await,
+                Err(_) => return Err(self.0.table().fault(&listener.topic)),
             }
         }
     }
 
-    /// Counts a listener, and answers how many attempts had failed before it came.
-    fn register(&self, topic: &Topic) -> u64 {
-        let mut table = self.0.table();
-        *table.listeners.entry(topic.clone()).or_default() += 1;
-        if !std::mem::replace(&mut table.is_served, true) {
-            tokio::spawn(serve(Arc::downgrade(&self.0), self.0.wake.clone()));
+    /// Sees to it that there is a task, and begins one on this runtime if there is none.
+    fn be_served(&self) {
+        if self.0.is_served.load(Ordering::Acquire) {
+            return;
         }
-        let failures = table.failures;
-        drop(table);
-        self.0.wake.notify_one();
-        failures
-    }
-
-    fn unregister(&self, topic: &Topic) {
-        let mut table = self.0.table();
-        if let Some(listeners) = table.listeners.get_mut(topic) {
-            *listeners -= 1;
-            if *listeners == 0 {
-                table.listeners.remove(topic);
-            }
+        let Ok(runtime) = Handle::try_current() else { return };
+        if self.0.is_served.swap(true, Ordering::AcqRel) {
+            return;
         }
-        drop(table);
-        self.0.wake.notify_one();
+        // Made before the task, which a runtime that ends drops before its first step.
+        let served = Served(Arc::downgrade(&self.0));
+        runtime.spawn(serve(served, self.0.wake.clone()));
     }
 }
 
@@ -144,178 +113,155 @@ impl Stream for Listener {
     type Item = Hint;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Hint>> {
-        Pin::new(&mut self.hints).poll_next(cx)
+        let hint = Pin::new(&mut self.hints).poll_next(cx);
+        if hint.is_pending() {
+            // The task may have ended with a runtime of somebody else's; then it has woken us.
+            self.subscriptions.be_served();
+        }
+        hint
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.subscriptions.unregister(&self.topic);
+        self.subscriptions.0.table().leave(&self.topic);
+        self.subscriptions.0.wake.notify_one();
     }
 }
 
 /// Keeps the subscriptions as they are wanted, until nobody has wanted any for a while.
-async fn serve(shared: Weak<Shared>, wake: Arc<Notify>) {
-    let mut served = Served(shared.clone());
-    let mut link = None;
-    let mut was_lost = false;
+async fn serve(mut served: Served, wake: Arc<Notify>) {
+    let mut link: Option<Link> = None;
     let mut failed = 0;
     loop {
-        let Some(alive) = shared.upgrade() else { return };
+        let Some(alive) = served.0.upgrade() else { return };
         if link.as_ref().is_some_and(Link::is_over) {
             link = None;
-            was_lost = true;
+            alive.table().lost();
         }
-        let reconciled = alive.reconcile(&mut link).await;
-        let pause = match reconciled {
-            Ok(()) => {
-                failed = 0;
-                if std::mem::take(&mut was_lost) {
-                    // Told after the new subscriptions, so that nothing falls in between.
-                    alive.hub.anything();
-                }
-                if alive.table().listeners.is_empty() { Subscriptions::LINGER } else { Subscriptions::HEARTBEAT }
-            }
-            Err(failure) => {
-                was_lost |= link.take().is_some();
-                failed += 1;
-                alive.fail(failure);
-                drop(alive);
-                sleep(Connection::pause(failed)).await;
-                continue;
-            }
-        };
-        drop(alive);
-        if timeout(pause, wake.notified()).await.is_ok() {
+        if let Err(failure) = alive.reconcile(&mut link).await {
+            link = None;
+            failed += 1;
+            alive.fail(failure);
+            drop(alive);
+            sleep(Connection::pause(failed)).await;
             continue;
         }
-        let Some(alive) = shared.upgrade() else { return };
+        failed = 0;
+        let next = alive.next_turn(link.as_ref());
+        drop(alive);
+        if timeout_at(next, wake.notified()).await.is_ok() {
+            continue;
+        }
+        let Some(alive) = served.0.upgrade() else { return };
         if alive.stop_if_unwanted() {
             served.0 = Weak::new();
             return;
         }
-        if let Some(open) = &mut link
-            && !open.is_there(&alive.settings).await
-        {
-            link = None;
-            was_lost = true;
-        }
     }
 }
 
-/// Says that the task is gone when it ended with its runtime, so that the next listener begins another.
+/// Says that the task is gone when it ended with its runtime, however far it had come.
 struct Served(Weak<Shared>);
 
 impl Drop for Served {
     fn drop(&mut self) {
         let Some(shared) = self.0.upgrade() else { return };
-        let mut table = shared.table();
-        table.is_served = false;
-        table.confirmed.clear();
+        let askers = {
+            let mut table = shared.table();
+            table.lost();
+            shared.is_served.store(false, Ordering::Release);
+            table.askers()
+        };
+        // Those who are waiting ask again, and those who listen look again for a task: they may be of another runtime.
+        drop(askers);
+        shared.hub.anything();
     }
 }
 
-/// The connection, and what it is subscribed to.
+/// The connection.
 struct Link {
     connection: MultiplexedConnection,
-    subscribed: HashSet<Topic>,
+    /// When it last answered.
+    answered: Instant,
     is_over: Arc<AtomicBool>,
 }
 
 impl Link {
-    /// How many topics one command names.
-    const AT_ONCE: usize = 1000;
-
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Changes what it is subscribed to. It ends when the server has confirmed all of it.
-    async fn change(
-        &mut self,
-        settings: &Settings,
-        missing: Vec<Topic>,
-        superfluous: Vec<Topic>,
-    ) -> Result<(), Failure> {
-        for topics in superfluous.chunks(Self::AT_ONCE) {
-            let (channels, patterns) = names(topics);
-            let connection = &mut self.connection;
-            if !channels.is_empty() {
-                confirmed(settings, connection.unsubscribe(channels)).await?;
+    /// Tells the server of changes. Each is a command of its own, as the server refuses a command as a whole.
+    fn tell(&self, changes: Vec<Change>) -> JoinSet<(Change, RedisResult<()>)> {
+        let told = changes.into_iter().map(|change| {
+            let mut connection = self.connection.clone();
+            async move {
+                let answer = match (&change.topic, change.is_wanted) {
+                    (Topic::Channel(name), true) => connection.subscribe(&name[..]).await,
+                    (Topic::Channel(name), false) => connection.unsubscribe(&name[..]).await,
+                    (Topic::Pattern(name), true) => connection.psubscribe(&name[..]).await,
+                    (Topic::Pattern(name), false) => connection.punsubscribe(&name[..]).await,
+                };
+                (change, answer)
             }
-            if !patterns.is_empty() {
-                confirmed(settings, connection.punsubscribe(patterns)).await?;
-            }
-            for topic in topics {
-                self.subscribed.remove(topic);
-            }
-        }
-        for topics in missing.chunks(Self::AT_ONCE) {
-            let (channels, patterns) = names(topics);
-            let connection = &mut self.connection;
-            if !channels.is_empty() {
-                confirmed(settings, connection.subscribe(channels)).await?;
-            }
-            if !patterns.is_empty() {
-                confirmed(settings, connection.psubscribe(patterns)).await?;
-            }
-            self.subscribed.extend(topics.iter().cloned());
-        }
-        Ok(())
+        });
+        told.collect()
     }
 
-    async fn is_there(&mut self, settings: &Settings) -> bool {
+    /// Asks whether it is still there, if it has been silent for long.
+    async fn keep_up(&mut self, settings: &Settings) -> Result<(), Failure> {
+        if self.answered.elapsed() < Subscriptions::HEARTBEAT {
+            return Ok(());
+        }
         let ping = redis::cmd("PING");
-        matches!(timeout(settings.deadline, self.connection.send_packed_command(&ping)).await, Ok(Ok(_)))
-    }
-}
-
-async fn confirmed(settings: &Settings, confirmation: impl Future<Output = RedisResult<()>>) -> Result<(), Failure> {
-    match timeout(settings.deadline, confirmation).await {
-        Ok(confirmed) => confirmed.map_err(|error| Failure::of(&error)),
-        Err(_) => Err(Failure::TIMED_OUT),
-    }
-}
-
-fn names(topics: &[Topic]) -> (Vec<&[u8]>, Vec<&[u8]>) {
-    let (mut channels, mut patterns) = (Vec::new(), Vec::new());
-    for topic in topics {
-        match topic {
-            Topic::Channel(name) => channels.push(name.as_slice()),
-            Topic::Pattern(name) => patterns.push(name.as_slice()),
+        match timeout(settings.deadline, self.connection.send_packed_command(&ping)).await {
+            Ok(Ok(_)) => {
+                self.answered = Instant::now();
+                Ok(())
+            }
+            Ok(Err(error)) => Err(Failure::of(&error)),
+            Err(_) => Err(Failure::SILENT),
         }
     }
-    (channels, patterns)
 }
 
 impl Shared {
     /// Subscribes to what is wanted and not subscribed to yet, and the other way round.
+    ///
+    /// What changes meanwhile is left to the next time, so that those who come and go hold up neither the hint that
+    /// hints may be missing nor the question whether the connection is still there.
     async fn reconcile(&self, link: &mut Option<Link>) -> Result<(), Failure> {
-        loop {
-            let (missing, superfluous) = self.differences(link.as_ref());
-            if missing.is_empty() && superfluous.is_empty() {
-                return Ok(());
-            }
-            let open = match link {
-                Some(open) => open,
-                None => link.insert(self.connect().await?),
+        let changes = self.table().changes(Instant::now());
+        let open = match link {
+            Some(open) if changes.is_empty() => return open.keep_up(&self.settings).await,
+            Some(open) => open,
+            None if changes.is_empty() => return Ok(()),
+            None => link.insert(self.connect().await?),
+        };
+        let mut some_are_deaf = false;
+        let mut told = open.tell(changes);
+        while let Some(answered) =
+            timeout(self.settings.deadline, told.join_next()).await.map_err(|_| Failure::SILENT)?
+        {
+            // One that was stopped was stopped with the runtime, which stops this too.
+            let (change, answer) = answered.map_err(|_| Failure::SILENT)?;
+            let refusal = match answer {
+                Ok(()) => None,
+                Err(error) => Some(Failure::refusal(&error).ok_or_else(|| Failure::of(&error))?),
             };
-            open.change(&self.settings, missing, superfluous).await?;
-            self.confirm(open);
+            open.answered = Instant::now();
+            if let Some(refusal) = &refusal {
+                tracing::debug!(%refusal, "the server refused a subscription");
+            }
+            let settled = self.table().settle(&change, refusal);
+            some_are_deaf |= settled.tell();
         }
-    }
-
-    /// What is wanted and not subscribed to, and the other way round. Neither counts as confirmed from here on, before
-    /// the server is told: whoever comes meanwhile waits for a confirmation that is yet to come.
-    fn differences(&self, link: Option<&Link>) -> (Vec<Topic>, Vec<Topic>) {
-        let nothing = HashSet::new();
-        let subscribed = link.map_or(&nothing, |open| &open.subscribed);
-        let mut table = self.table();
-        let Table { listeners, confirmed, .. } = &mut *table;
-        confirmed.retain(|topic| subscribed.contains(topic) && listeners.contains_key(topic));
-        let missing = listeners.keys().filter(|topic| !subscribed.contains(topic)).cloned().collect();
-        let superfluous = subscribed.iter().filter(|topic| !listeners.contains_key(topic)).cloned().collect();
-        (missing, superfluous)
+        if some_are_deaf {
+            // Told after the new subscriptions, so that nothing falls in between.
+            self.hub.anything();
+        }
+        Ok(())
     }
 
     async fn connect(&self) -> Result<Link, Failure> {
@@ -342,29 +288,35 @@ impl Shared {
             Ok(())
         };
         let connection = connect(&self.client, &self.settings, pushes).await?;
-        Ok(Link { connection, subscribed: HashSet::new(), is_over })
-    }
-
-    fn confirm(&self, open: &Link) {
-        self.table().confirmed.clone_from(&open.subscribed);
-        self.news.send_replace(());
+        self.table().connected();
+        Ok(Link { connection, answered: Instant::now(), is_over })
     }
 
     fn fail(&self, failure: Failure) {
         tracing::debug!(%failure, "no hints come from the server for now");
-        let mut table = self.table();
-        table.confirmed.clear();
-        table.failures += 1;
-        table.failure = Some(failure);
-        drop(table);
-        self.news.send_replace(());
+        let failed = self.table().fail(failure);
+        failed.tell();
+    }
+
+    /// When there is something to do though nothing changes.
+    fn next_turn(&self, link: Option<&Link>) -> Instant {
+        let now = Instant::now();
+        let table = self.table();
+        if table.is_unwanted() {
+            return now + Subscriptions::LINGER;
+        }
+        let heartbeat = link.map_or(now, |open| open.answered) + Subscriptions::HEARTBEAT;
+        table.retry_at().map_or(heartbeat, |retry_at| retry_at.min(heartbeat))
     }
 
     /// Whether nobody listens; the task is then as good as gone.
     fn stop_if_unwanted(&self) -> bool {
         let mut table = self.table();
-        let is_unwanted = table.listeners.is_empty();
-        table.is_served = !is_unwanted;
+        let is_unwanted = table.is_unwanted();
+        if is_unwanted {
+            table.lost();
+            self.is_served.store(false, Ordering::Release);
+        }
         is_unwanted
     }
 

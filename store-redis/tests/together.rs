@@ -2,15 +2,13 @@
 
 mod support;
 
-use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_core::{AddOutcome, AtomicStore, CacheStore, Effect, ErrorKind, Expiry, Outcome};
 use leasehold_redis::RedisStore;
 use leasehold_testkit::{Family, Proxy, RedisServer, eventually};
-use support::{DEADLINE, MINUTE, added, calls, config, config_through, key, on_each, store, ttl, value};
+use support::{DEADLINE, MINUTE, added, begin, calls, config, config_through, key, on_each, store, ttl, value};
 use tokio::time::timeout;
 
 async fn add_many(store: &RedisStore, count: usize) -> Vec<Result<AddOutcome, leasehold_core::Error>> {
@@ -23,15 +21,6 @@ async fn add_many(store: &RedisStore, count: usize) -> Vec<Result<AddOutcome, le
         answers.push(timeout(DEADLINE, task).await.expect("an answer in time").expect("a task that does not panic"));
     }
     answers
-}
-
-/// Polls once, which sends what is to be sent as far as it gets without waiting.
-async fn begin<T>(future: &mut std::pin::Pin<&mut (impl Future<Output = T> + ?Sized)>) {
-    poll_fn(|context| {
-        assert!(future.as_mut().poll(context).is_pending());
-        Poll::Ready(())
-    })
-    .await;
 }
 
 #[tokio::test]

@@ -2,8 +2,11 @@
 #![allow(dead_code)] // each test file uses a part of it
 #![allow(clippy::unwrap_used)] // as in the tests: a panic is how they fail
 
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -55,6 +58,15 @@ pub(crate) async fn added(store: &impl AtomicStore, key: &Key, value: &'static s
 
 pub(crate) async fn value(store: &impl AtomicStore, key: &Key) -> Option<Bytes> {
     store.get(key).await.unwrap().map(|Entry { value, .. }| value)
+}
+
+/// Polls once, which sends what is to be sent as far as it gets without waiting.
+pub(crate) async fn begin<T>(future: &mut Pin<&mut (impl Future<Output = T> + ?Sized)>) {
+    poll_fn(|context| {
+        assert!(future.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
 }
 
 /// All the faces of an error.
