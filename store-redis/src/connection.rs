@@ -12,8 +12,9 @@ use crate::error::{Failure, Fault};
 
 /// The way to one server: one connection that all callers share, and that is replaced when it fails.
 ///
-/// Nothing is ever sent twice here. A connection is replaced as soon as it breaks, and when it stops answering; all who
-/// wait for the next one wait for the same attempt, and only while somebody waits are there further ones.
+/// Nothing is ever sent twice here. A connection is replaced as soon as it breaks, when it stops answering, and when the
+/// server has become a replica; all who wait for the next one wait for the same attempt, and only while somebody waits are
+/// there further ones.
 #[derive(Clone)]
 pub(crate) struct Connection(Arc<Shared>);
 
@@ -49,6 +50,7 @@ struct Session {
 
 struct Health {
     number: u64,
+    began: Instant,
     /// The driver has said that it is over.
     is_over: AtomicBool,
     answers: AtomicU64,
@@ -70,6 +72,8 @@ impl Connection {
     const TIMEOUTS_IN_A_ROW: u32 = 3;
     const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+    /// How long a connection to a replica is kept at least.
+    const REPLICA_AT_LEAST: Duration = Duration::from_secs(1);
     /// The driver's queue. Beyond it callers wait for each other before the link does.
     const QUEUE: usize = 512;
 
@@ -132,7 +136,7 @@ impl Connection {
         }
     }
 
-    async fn answer<T>(
+    async fn answer<T: Answer>(
         &self,
         call: Call,
         health: &Health,
@@ -144,6 +148,9 @@ impl Connection {
             Ok(Ok(answer)) => {
                 health.answers.fetch_add(1, Ordering::Relaxed);
                 health.timeouts_in_a_row.store(0, Ordering::Relaxed);
+                if answer.is_of_a_replica() {
+                    self.leave_replica(health);
+                }
                 Ok(answer)
             }
             Ok(Err(error)) => {
@@ -160,6 +167,15 @@ impl Connection {
                 }
                 Err(Fault::TimedOut(call.limit))
             }
+        }
+    }
+
+    /// Gives up a connection to a server that has become a replica, as the address may lead to its primary by now. One
+    /// that is as new as that led to a replica again, and the next would too.
+    fn leave_replica(&self, health: &Health) {
+        if self.0.client.is_some() && health.began.elapsed() >= Self::REPLICA_AT_LEAST {
+            tracing::debug!("the server answers as a replica");
+            self.replace(health.number);
         }
     }
 
@@ -310,10 +326,34 @@ impl Drop for Attempt {
     }
 }
 
+/// What is found out about a server by what it answers.
+trait Answer {
+    /// Whether it says, or an item of it does, that the server is a replica: it refuses writes, or has lost its primary
+    /// and refuses all.
+    fn is_of_a_replica(&self) -> bool;
+}
+
+impl Answer for Value {
+    fn is_of_a_replica(&self) -> bool {
+        match self {
+            Self::ServerError(error) => matches!(error.code(), "READONLY" | "MASTERDOWN"),
+            Self::Array(items) => items.is_of_a_replica(),
+            _ => false,
+        }
+    }
+}
+
+impl Answer for Vec<Value> {
+    fn is_of_a_replica(&self) -> bool {
+        self.iter().any(Value::is_of_a_replica)
+    }
+}
+
 impl Health {
     fn new(number: u64) -> Self {
         Self {
             number,
+            began: Instant::now(),
             is_over: AtomicBool::new(false),
             answers: AtomicU64::new(0),
             timeouts_in_a_row: AtomicU32::new(0),

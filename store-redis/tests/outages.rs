@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{AddOutcome, AtomicStore, CacheStore, Effect, ErrorKind, Hint, KeyPrefix, Outcome};
 use leasehold_redis::{RedisStore, redis};
-use leasehold_testkit::{Proxy, RedisServer, eventually};
+use leasehold_testkit::{Family, Proxy, RedisServer, eventually};
 use support::{DEADLINE, MINUTE, added, config, config_through, key, on_each, store, ttl, value};
 use tokio::time::{Instant, timeout};
 
@@ -172,6 +172,49 @@ async fn a_connection_that_stopped_answering_is_replaced() {
         link.pass();
         eventually(DEADLINE, async || store.get(&key("a")).await.is_ok()).await;
         assert_eq!(value(&store, &key("a")).await.unwrap(), "v");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_became_a_replica_is_left_for_the_one_that_the_address_leads_to() {
+    for family in Family::ALL {
+        let old = RedisServer::builder().family(family).start().await;
+        let new = RedisServer::builder().family(family).start().await;
+        // Between the store and the servers, as a name that is resolved anew.
+        let (store, address) = behind_a_link(&old, LONG).await;
+        added(&store, &key("a"), "v").await;
+        old.command(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]).await;
+
+        // While it leads to the replica, the connection is not made anew with each call.
+        let (accepted, since) = (address.counts().accepted, Instant::now());
+        for _ in 0..100 {
+            let error = store.try_add(&key("b"), "v".into(), ttl(MINUTE)).await.unwrap_err();
+            assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::None), "{error:?}");
+        }
+        let connected = address.counts().accepted - accepted;
+        assert!(connected <= 1 + since.elapsed().as_secs(), "{connected} in {:?}", since.elapsed());
+
+        address.redirect(new.addr());
+        eventually(DEADLINE, async || store.try_add(&key("b"), "v".into(), ttl(MINUTE)).await.is_ok()).await;
+        assert_eq!(new.command(&["DBSIZE"]).await, "2", "the entry and its floor");
+    }
+}
+
+#[tokio::test]
+async fn one_item_that_is_refused_by_a_replica_is_enough_to_leave_it() {
+    let old = RedisServer::start().await;
+    let new = RedisServer::start().await;
+    let (store, address) = behind_a_link(&old, LONG).await;
+    // Of these, only the sliding one is written to when it is read.
+    added(&store, &key("a"), "v").await;
+    store.set(&key("b"), "v".into(), leasehold_core::Expiry::Sliding(ttl(MINUTE))).await.unwrap();
+    old.command(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    address.redirect(new.addr());
+    let keys = [key("a"), key("b")];
+    eventually(DEADLINE, async || match store.get_many(&keys).await {
+        Ok(found) => found == [None, None],
+        Err(_) => false,
     })
     .await;
 }
