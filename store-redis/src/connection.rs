@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
@@ -55,6 +56,8 @@ struct Health {
     is_over: AtomicBool,
     answers: AtomicU64,
     timeouts_in_a_row: AtomicU32,
+    /// Until when nobody else asks whether it is still there, in milliseconds since it began.
+    is_asked_until: AtomicU64,
 }
 
 struct Outage {
@@ -144,7 +147,10 @@ impl Connection {
     ) -> Result<T, Fault> {
         let sent = Instant::now();
         let answers = health.answers.load(Ordering::Relaxed);
-        match timeout_at(call.deadline, answer).await {
+        let unanswered = Unanswered { connection: self, health, limit: call.limit, sent, answers };
+        let answered = timeout_at(call.deadline, answer).await;
+        unanswered.call_off();
+        match answered {
             Ok(Ok(answer)) => {
                 health.answers.fetch_add(1, Ordering::Relaxed);
                 health.timeouts_in_a_row.store(0, Ordering::Relaxed);
@@ -176,6 +182,37 @@ impl Connection {
         if self.0.client.is_some() && health.began.elapsed() >= Self::REPLICA_AT_LEAST {
             tracing::debug!("the server answers as a replica");
             self.replace(health.number);
+        }
+    }
+
+    /// Asks a connection whether it is still there, for somebody who has stopped waiting for it: whoever does so before
+    /// the deadline would never find out that it is not.
+    fn ask(&self, number: u64, sent: Instant, limit: Duration) {
+        if self.0.client.is_none() {
+            // There would be no other.
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let Some(Session { mut connection, health }) = self.in_use(number) else { return };
+        if !health.begin_to_ask(limit) {
+            return;
+        }
+        let this = self.clone();
+        runtime.spawn(async move {
+            // As late as the call would have found out, and late enough to prove something.
+            let deadline = (sent + limit).max(Instant::now() + limit / 2);
+            let ping = redis::cmd("PING");
+            if this.answer(Call { deadline, limit }, &health, connection.send_packed_command(&ping)).await.is_ok() {
+                health.is_asked_until.store(0, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// A connection by its number, if it is still the one in use.
+    fn in_use(&self, number: u64) -> Option<Session> {
+        match &*self.0.state.borrow() {
+            State::Up(session) if session.health.number == number => Some(session.clone()),
+            _ => None,
         }
     }
 
@@ -326,6 +363,32 @@ impl Drop for Attempt {
     }
 }
 
+/// A call on its way. Dropped there, without an answer to anybody since it was sent, it has the connection asked.
+struct Unanswered<'c> {
+    connection: &'c Connection,
+    health: &'c Health,
+    limit: Duration,
+    sent: Instant,
+    /// How many answers there were when it was sent.
+    answers: u64,
+}
+
+impl Unanswered<'_> {
+    /// It has an answer, or its deadline is over.
+    fn call_off(self) {
+        // It holds nothing.
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if self.health.answers.load(Ordering::Relaxed) == self.answers {
+            self.connection.ask(self.health.number, self.sent, self.limit);
+        }
+    }
+}
+
 /// What is found out about a server by what it answers.
 trait Answer {
     /// Whether it says, or an item of it does, that the server is a replica: it refuses writes, or has lost its primary
@@ -357,7 +420,17 @@ impl Health {
             is_over: AtomicBool::new(false),
             answers: AtomicU64::new(0),
             timeouts_in_a_row: AtomicU32::new(0),
+            is_asked_until: AtomicU64::new(0),
         }
+    }
+
+    /// Whether nobody asks for the moment. One who asks in a runtime that stands still is not waited for.
+    fn begin_to_ask(&self, limit: Duration) -> bool {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let now = self.began.elapsed();
+        let until = self.is_asked_until.load(Ordering::Relaxed);
+        let (from, to) = (millis(now), millis(now + limit));
+        until <= from && self.is_asked_until.compare_exchange(until, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 

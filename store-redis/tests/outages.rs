@@ -176,6 +176,46 @@ async fn a_connection_that_stopped_answering_is_replaced() {
     .await;
 }
 
+/// Calls and stops waiting long before the deadline of the store.
+async fn give_up(store: &RedisStore) {
+    let answer = timeout(SHORT / 10, store.get(&key("a"))).await;
+    assert!(answer.is_err(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_replaced_though_all_give_up_before_their_deadline() {
+    on_each(async |server| {
+        let (store, link) = behind_a_link(&server, SHORT).await;
+        added(&store, &key("a"), "v").await;
+        let accepted = link.counts().accepted;
+        link.black_hole_dropping();
+        // One is enough.
+        give_up(&store).await;
+        eventually(DEADLINE, async || link.counts().accepted > accepted).await;
+        link.pass();
+        eventually(DEADLINE, async || store.get(&key("a")).await.is_ok()).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_slow_connection_is_kept_though_all_give_up_before_it_answers() {
+    on_each(async |server| {
+        let (store, link) = behind_a_link(&server, SHORT).await;
+        added(&store, &key("a"), "v").await;
+        let accepted = link.counts().accepted;
+        // It answers within the deadline, and later than they wait.
+        link.delay_answers(SHORT / 5);
+        let started = Instant::now();
+        while started.elapsed() < SHORT * 4 {
+            give_up(&store).await;
+        }
+        assert!(store.get(&key("a")).await.unwrap().is_some());
+        assert_eq!(link.counts().accepted, accepted);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_server_that_became_a_replica_is_left_for_the_one_that_the_address_leads_to() {
     for family in Family::ALL {
