@@ -5,20 +5,33 @@ mod support;
 use std::time::Duration;
 
 use leasehold_core::idempotency::Idempotency;
-use leasehold_core::lock::Locks;
+use leasehold_core::lock::{Locks, Renewal};
 use leasehold_core::{AddOutcome, AtomicStore, CacheStore, Effect, Error, ErrorKind, Expiry, Hint, KeyPrefix, Outcome};
 use leasehold_redis::{RedisConfig, RedisStore, redis};
 use leasehold_testkit::{Family, RedisServer, eventually};
-use support::{DEADLINE, MINUTE, added, calls, config, faces, key, on_each, store, traced, ttl, value};
+use support::{DEADLINE, MINUTE, added, begin, calls, config, faces, key, on_each, store, traced, ttl, value};
 use tokio::time::timeout;
 
-/// How many commands clients have sent, apart from those that scripts called.
+/// How many commands clients have sent, apart from those that scripts call and the question itself.
 async fn sent(server: &RedisServer) -> u64 {
-    let mut sent = 0;
-    for command in ["evalsha", "eval", "script|load", "scan", "ping", "hello", "subscribe", "psubscribe", "multi"] {
-        sent += calls(server, command).await;
-    }
-    sent
+    let by_scripts = called_by_scripts();
+    let stats = server.command(&["INFO", "commandstats"]).await;
+    let calls = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
+    calls
+        .filter(|(command, _)| *command != "info" && !by_scripts.iter().any(|by_script| by_script == command))
+        .filter_map(|(_, calls)| calls.split_once(',')?.0.parse::<u64>().ok())
+        .sum()
+}
+
+/// The commands in the scripts, as the statistics name them.
+fn called_by_scripts() -> Vec<String> {
+    let scripts = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts")).expect("the scripts are there");
+    let texts = scripts.filter_map(|script| std::fs::read_to_string(script.ok()?.path()).ok());
+    let commands = texts.flat_map(|text| {
+        let calls = text.split("call('").skip(1);
+        calls.filter_map(|call| Some(call.split_once('\'')?.0.to_lowercase())).collect::<Vec<_>>()
+    });
+    commands.collect()
 }
 
 #[tokio::test]
@@ -117,6 +130,41 @@ async fn waiting_costs_one_subscription_however_many_wait() {
         assert_eq!(calls(&server, "hello").await, 2, "one connection for calls and one for hints");
         hints.clear();
         eventually(DEADLINE, async || server.command(&["PUBSUB", "CHANNELS"]).await.lines().count() == 1).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn waiting_for_a_lease_is_two_tries_and_one_subscription_however_many_wait() {
+    on_each(async |server| {
+        let (theirs, ours) = (store(&server).await, store(&server).await);
+        // The connection for hints, and each script once, so that the server knows them.
+        let _listening = ours.watch(&key("warm")).await.unwrap();
+        let (theirs, ours) = (Locks::new(theirs), Locks::new(ours));
+        let _ = theirs.lock("warm").acquire().await.unwrap().release().await.unwrap();
+
+        let held = theirs.lock("orders:42").renewal(Renewal::Off).acquire().await.unwrap();
+        let before = (sent(&server).await, calls(&server, "evalsha").await, calls(&server, "subscribe").await);
+        let since = async || {
+            let now = (sent(&server).await, calls(&server, "evalsha").await, calls(&server, "subscribe").await);
+            (now.0 - before.0, now.1 - before.1, now.2 - before.2)
+        };
+        let mut waiting = vec![tokio::spawn(ours.lock("orders:42").acquire())];
+        eventually(DEADLINE, async || since().await == (3, 2, 1)).await;
+        for _ in 0..20 {
+            let mut one = Box::pin(ours.lock("orders:42").acquire());
+            begin(&mut one.as_mut()).await;
+            waiting.push(tokio::spawn(one));
+            // Whoever asked again and again would have done so by the last of these looks.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert_eq!(since().await, (3, 2, 1));
+        }
+
+        let _ = held.release().await.unwrap();
+        for one in waiting {
+            let _ = timeout(DEADLINE, one).await.unwrap().unwrap().unwrap().release().await.unwrap();
+        }
+        assert_eq!(calls(&server, "subscribe").await - before.2, 1, "all shared one listener");
     })
     .await;
 }
