@@ -388,8 +388,8 @@ impl<'de> serde::Deserialize<'de> for RedisConfig {
 }
 
 fn decoded(text: &str, what: &str) -> Result<String, Error> {
-    // A query is percent-encoded too, but for `+`, which a user's name may well have.
-    let query = format!("x={}", text.replace('+', "%2B"));
+    // A query is percent-encoded too, but for `+` and `&`, which a user's name may well have.
+    let query = format!("x={}", text.replace('+', "%2B").replace('&', "%26"));
     let mut pairs = url::form_urlencoded::parse(query.as_bytes());
     match pairs.next() {
         Some((_, value)) if !value.contains(char::REPLACEMENT_CHARACTER) => Ok(value.into_owned()),
@@ -434,17 +434,18 @@ mod tests {
     #[test]
     fn a_url_says_everything() {
         let config =
-            RedisConfig::from_url("redis://a%40b:p%3Ass%2B+@[::1]:7000/3?deadline=500ms&key_prefix=app:").unwrap();
+            RedisConfig::from_url("redis://a%40&b:p%3Ass%2B+&=%26@[::1]:7000/3?deadline=500ms&key_prefix=app:")
+                .unwrap();
         let expected = RedisConfig::tcp("::1", 7000)
-            .with_credentials("a@b", "p:ss++")
+            .with_credentials("a@&b", "p:ss++&=&")
             .with_database(3)
             .with_deadline(Duration::from_millis(500))
             .with_key_prefix("app:");
         assert_eq!(config, expected);
         let config = RedisConfig::from_url("redis://:secret@localhost").unwrap();
         assert_eq!(config, RedisConfig::tcp("localhost", 6379).with_password("secret"));
-        let config = RedisConfig::from_url("redis+unix:///run/red%20is.sock?database=2").unwrap();
-        assert_eq!(config, RedisConfig::unix("/run/red is.sock").with_database(2));
+        let config = RedisConfig::from_url("redis+unix:///run/red%20is&co.sock?database=2").unwrap();
+        assert_eq!(config, RedisConfig::unix("/run/red is&co.sock").with_database(2));
     }
 
     #[test]
