@@ -35,9 +35,9 @@ pub struct RedisConfig {
     pub database: u32,
     /// What the names of all keys in the server begin with; `leasehold:` unless set.
     pub key_prefix: String,
-    /// How long a call may take in all, with any wait for a connection; 2 s unless set.
+    /// How long a call may take in all, with any wait for a connection; 2 s unless set, and at most a day.
     pub deadline: Duration,
-    /// How long one attempt to connect may take; 1 s unless set.
+    /// How long one attempt to connect may take; 1 s unless set, and at most a day.
     pub connect_timeout: Duration,
     /// The longest value, in bytes; 1 MiB unless set.
     pub max_value_len: usize,
@@ -291,10 +291,14 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// So long that nobody waits longer, and that moments and multiples of it can be computed.
+    const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         let Self { deadline, connect_timeout, key_prefix, max_value_len: _, durable: _ } = self;
-        if deadline.is_zero() || connect_timeout.is_zero() {
-            return Err(invalid("the deadline and the connect timeout must be above zero"));
+        let is_unfit = |limit: &Duration| limit.is_zero() || *limit > Self::LONGEST;
+        if is_unfit(deadline) || is_unfit(connect_timeout) {
+            return Err(invalid("the deadline and the connect timeout must be above zero, and at most a day"));
         }
         let unfit = |character: char| "{}".contains(character) || character.is_whitespace() || character.is_control();
         // Braces decide about a key's place in a Cluster, and that is the layout's to do.
@@ -458,6 +462,8 @@ mod tests {
         );
         assert!(refused("redis://h?deadline=3").contains("written like 200ms"));
         assert!(refused("redis://h?deadline=0s").contains("above zero"));
+        assert!(refused("redis://h?deadline=25h").contains("at most a day"));
+        assert!(refused("redis://h?connect_timeout=25h").contains("at most a day"));
         assert!(refused("redis://h?deadline=99999999999999999999h").contains("written like"));
         assert!(refused("redis://h?key_prefix=%7Ba%7D").contains("without braces"));
         assert!(refused("redis://h#insecure").contains("no fragment"));

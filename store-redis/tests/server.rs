@@ -478,6 +478,22 @@ async fn a_server_that_may_evict_leases_is_warned_of() {
 }
 
 #[tokio::test]
+async fn a_limit_of_for_ever_is_refused_and_one_of_a_day_is_served() {
+    let server = RedisServer::start().await;
+    let client = redis::Client::open(server.url()).unwrap();
+    for endless in [config(&server).with_deadline(Duration::MAX), config(&server).with_connect_timeout(Duration::MAX)] {
+        let error = RedisStore::with_client(&client, &endless).await.unwrap_err();
+        assert_eq!((error.kind(), error.effect()), (ErrorKind::InvalidInput, Effect::None), "{error:?}");
+        let error = RedisStore::connect(endless).await.unwrap_err();
+        assert_eq!((error.kind(), error.effect()), (ErrorKind::InvalidInput, Effect::None), "{error:?}");
+    }
+    let day = Duration::from_secs(24 * 3600);
+    let store = RedisStore::connect(config(&server).with_deadline(day).with_connect_timeout(day)).await.unwrap();
+    added(&store, &key("a"), "v").await;
+    assert!(store.watch(&key("a")).await.is_ok());
+}
+
+#[tokio::test]
 async fn a_unix_socket_is_an_address_too() {
     for family in Family::ALL {
         let folder = tempfile::tempdir().unwrap();
