@@ -70,7 +70,7 @@ impl RedisStore {
     }
 
     /// Connects by way of a client that the caller made. Of the configuration, `key_prefix`, `deadline`,
-    /// `connect_timeout` and `max_value_len` count; where the server is, the client says.
+    /// `connect_timeout`, `max_value_len` and `durable` count; where the server is, the client says.
     ///
     /// The store makes its own connections, with RESP3 and the TCP settings that it needs.
     ///
@@ -87,8 +87,8 @@ impl RedisStore {
         Self::open(settings.client(client.get_connection_info().clone())?, settings).await
     }
 
-    /// Takes a connection that the caller made. Of the configuration, `key_prefix`, `deadline` and `max_value_len`
-    /// count.
+    /// Takes a connection that the caller made. Of the configuration, `key_prefix`, `deadline`, `max_value_len` and
+    /// `durable` count.
     ///
     /// It can do less than a store that connects by itself: it gives no hints, and once the connection is closed it
     /// stays unavailable. The connection's own response timeout should be off or longer than the deadline, as a call
