@@ -16,6 +16,8 @@
 //!   the condition above.
 //! - **Outages.** Each call has a deadline that also covers the wait for a connection. What may have been sent is never
 //!   sent again by this store; [`Effect::None`](leasehold_core::Effect::None) says so where nothing can have happened.
+//!   A connection is made anew when it breaks, when it stops answering, and when the server answers as a replica, as an
+//!   old primary does behind a name that leads to the new one.
 
 mod combine;
 mod config;
