@@ -4,11 +4,24 @@
 -- operation, how many they are, and then the arguments of each. Answers a list of theirs.
 local answers = {}
 
--- The clock moves on while a script runs, so it is read once, for all items.
-local time
-local function now_in_ms()
-  time = time or redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
+-- Nothing here may raise: what was done before it would be answered as an error too.
+
+-- The clock moves on while a script runs, so it is read once, for all items: microseconds, or why they cannot be had.
+local now, no_clock
+local function clock()
+  if not now and not no_clock then
+    local time = redis.pcall('TIME')
+    if time.err then
+      no_clock = time
+    else
+      now = time[1] * 1000000 + time[2]
+    end
+  end
+  return now, no_clock
+end
+
+local function in_ms(micros)
+  return math.floor(micros / 1000)
 end
 
 -- A revision is max(the one before + 1, the server's clock in microseconds). The floor keeps the one before.
@@ -17,14 +30,15 @@ local revision, has_minted, refusal
 -- Why no revision can be minted, or nothing; to be asked before a write that needs one.
 local function no_revision()
   if not revision and not refusal then
-    time = time or redis.call('TIME')
-    local now, floor = time[1] * 1000000 + time[2], redis.pcall('GET', KEYS[1])
-    if type(floor) == 'table' then
-      refusal = floor
-    elseif floor and not tonumber(floor) then
-      refusal = {err = 'CORRUPT a floor is a number'}
+    local now, no_clock = clock()
+    local floor = redis.pcall('GET', KEYS[1])
+    local number = tonumber(floor or 0)
+    if no_clock or type(floor) == 'table' then
+      refusal = no_clock or floor
+    elseif number and number < 9007199254740000 then
+      revision = math.max(number, now - 1)
     else
-      revision = math.max(tonumber(floor or 0), now - 1)
+      refusal = {err = 'CORRUPT a floor is a number'}
     end
   end
   return refusal

@@ -3,12 +3,12 @@
 local refused = no_revision()
 for i = from, to do
   local value, ttl, idle, at_most = unpack(ARGV, argument, argument + 3)
-  if idle ~= '0' then
-    local latest = at_most == '0' and 0 or now_in_ms() + at_most
-    value = string.format('~%013.0f%013.0f', idle, latest) .. string.sub(value, 2)
-  end
   local answer = refused
   if not answer then
+    if idle ~= '0' then
+      local latest = at_most == '0' and 0 or in_ms(clock()) + at_most
+      value = string.format('~%013.0f%013.0f', idle, latest) .. string.sub(value, 2)
+    end
     if ttl == '0' then
       answer = redis.pcall('SET', KEYS[i], value)
     else

@@ -1,14 +1,15 @@
+use std::collections::VecDeque;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Cmd, Value};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot::{self, error::RecvError};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::connection::Connection;
+use crate::connection::{Call, Connection};
 use crate::error::Fault;
 use crate::scripts::{Floor, Item, Script};
 
@@ -16,9 +17,12 @@ use crate::scripts::{Floor, Item, Script};
 ///
 /// Most of what a script costs is calling it, for the server and for this process. So there are a few lanes: while one
 /// is free, a call is sent as it is; while none is, calls gather, and go out as items of one script when a lane is free
-/// again, or after [`Combiner::PATIENCE`] in any case, as answers may be far away or not come at all. A lane takes no
-/// more than its share of all calls: were most of them in one, the server would have nothing to do while its answers are
-/// taken apart.
+/// again. A lane takes no more than its share of all calls: were most of them in one, the server would have nothing to
+/// do while its answers are taken apart. A lane whose answers are far away, or do not come at all, makes room for
+/// another.
+///
+/// All lanes but one are tasks, so that nothing hangs because a caller does not poll its call, and each runtime has its
+/// own, so that nothing hangs because nobody drives another one, as between two `block_on`.
 ///
 /// Items stay apart: each is a step of its own, with an answer or a refusal of its own. What they share is the fate of
 /// the connection, as all calls on it do.
@@ -30,30 +34,25 @@ struct Shared {
     script: Script,
     /// A Cluster takes no script on keys of several slots, so there each item is sent alone.
     is_spread: AtomicBool,
-    lanes: Mutex<Lanes>,
+    /// Of each runtime that has any: one, as a rule.
+    lanes: Mutex<Vec<Lanes>>,
 }
 
-#[derive(Default)]
+/// The lanes of a runtime, and what has gathered before them.
 struct Lanes {
-    busy: usize,
-    gathered: Vec<Waiting>,
-    /// Where these have gathered. Those of one runtime go together, since one that nobody drives any more, as between two
-    /// `block_on`, would hold up the others.
-    runtime: Option<Handle>,
-    /// How many items the lanes have on their way.
+    runtime: Handle,
+    /// How many there are, but for those that have made room.
+    open: usize,
+    /// How many of these are about to look for what has gathered.
+    looking: usize,
+    /// How many items the others have on their way.
     sent: usize,
+    gathered: VecDeque<Waiting>,
 }
 
 struct Waiting {
     item: Item,
-    answer: oneshot::Sender<Answer>,
-}
-
-/// What becomes of an item that has gathered.
-enum Answer {
-    Sent(Result<Value, Fault>),
-    /// There was nobody to send it, and its caller has it back.
-    Unsent(Item),
+    answer: oneshot::Sender<Result<Value, Fault>>,
 }
 
 impl Combiner {
@@ -65,7 +64,9 @@ impl Combiner {
     const TOGETHER: usize = 256;
     /// How many lanes there are: the server does what one has sent while this process takes the other's answers apart.
     const LANES: usize = 2;
-    /// How long calls gather at most.
+    /// So few items are not shared between lanes.
+    const FEW: usize = 4;
+    /// How long a lane waits for its answers before it makes room for another.
     const PATIENCE: Duration = Duration::from_millis(5);
 
     pub(crate) fn new(connection: Connection, script: Script) -> Self {
@@ -86,142 +87,109 @@ impl Combiner {
         if item.len() > Self::BYTES || self.0.is_spread.load(Ordering::Relaxed) {
             return self.run_alone(item).await;
         }
-        let (is_first, mut answered) = match self.take_lane_or_gather(item) {
-            Way::Lane(lane, item) => {
+        match self.go_or_gather(item) {
+            Way::Go(mut lane, item) => {
                 let answer = self.run_alone(item).await;
-                drop(lane);
-                return answer;
+                lane.turn_to(State::Aside);
+                answer
             }
-            Way::Alone(item) => return self.run_alone(item).await,
-            Way::Gathered { is_first, answered } => (is_first, answered),
-        };
-        if is_first {
-            // Whoever begins to gather sees to it that it ends, also by leaving.
-            let patience = Patience(Some(self));
-            let answer = timeout(Self::PATIENCE, &mut answered).await;
-            if let Ok(answer) = answer {
-                patience.call_off();
-                return self.take(answer).await;
-            }
+            Way::Gathered(answered) => answered.await.unwrap_or(Err(Fault::Abandoned)),
         }
-        self.take(answered.await).await
-    }
-
-    async fn take(&self, answer: Result<Answer, RecvError>) -> Result<Value, Fault> {
-        match answer {
-            Ok(Answer::Sent(answer)) => answer,
-            Ok(Answer::Unsent(item)) => self.run_alone(item).await,
-            Err(_) => Err(Fault::Abandoned),
-        }
-    }
-
-    fn take_lane_or_gather(&self, item: Item) -> Way {
-        let here = Handle::try_current();
-        let mut lanes = self.0.lanes();
-        if lanes.busy < Self::LANES {
-            return Way::Lane(self.lane(&mut lanes, true, 1), item);
-        }
-        let Ok(here) = here else { return Way::Alone(item) };
-        let is_first = lanes.gathered.is_empty();
-        if is_first {
-            lanes.runtime = Some(here);
-        } else if !lanes.are_of(&here) {
-            return Way::Alone(item);
-        }
-        let (answer, answered) = oneshot::channel();
-        lanes.gathered.push(Waiting { item, answer });
-        Way::Gathered { is_first, answered }
     }
 
     /// Does many items in one round trip and in their order.
     pub(crate) async fn run_many(&self, items: &[Item]) -> Vec<Result<Value, Fault>> {
-        self.send(items).await
+        self.send(items, Order::Kept).await
     }
 
     /// Sends one item. In a box, as it takes kilobytes that the future of a call that gathers must not have to carry.
     fn run_alone(&self, item: Item) -> Pin<Box<impl Future<Output = Result<Value, Fault>> + Send>> {
         // Each item has an answer.
-        Box::pin(async move { self.send(&[item]).await.swap_remove(0) })
+        Box::pin(async move { self.send(&[item], Order::Free).await.swap_remove(0) })
     }
 
-    /// Sends what has gathered, and what gathers meanwhile, and hands out the answers.
-    async fn run_lane(self, mut lane: Lane) {
-        lane.has_begun = true;
+    /// Where no others are on their way, a call goes by itself, which spares it a task. Else a lane sends it: one that
+    /// there is, or a new one.
+    fn go_or_gather(&self, item: Item) -> Way {
         let here = Handle::current();
-        while let Some((share, has_more)) = lane.take_share(&here) {
-            let mut sending = pin!(self.run_gathered(share));
-            let has_sent = has_more && timeout(Self::PATIENCE, &mut sending).await.is_ok();
-            if !has_sent {
-                if has_more {
-                    // What is left to the other lanes waits no longer than what gathers does.
-                    self.open_lane();
-                }
-                sending.await;
-            }
-            // Those who have their answers come with their next calls first.
-            tokio::task::yield_now().await;
+        let mut all = self.0.lanes();
+        let lanes = Lanes::of(&mut all, &here);
+        if lanes.open == 0 {
+            lanes.open = 1;
+            lanes.sent += 1;
+            drop(all);
+            return Way::Go(Lane { combiner: self.clone(), runtime: here, state: State::Sent(1) }, item);
         }
-    }
-
-    async fn run_gathered(&self, mut gathered: Vec<Waiting>) {
-        // Whoever has left meanwhile does not want it any more.
-        gathered.retain(|waiting| !waiting.answer.is_closed());
-        // Those of one kind are neighbours then. Nobody has an answer yet, so no order is lost.
-        gathered.sort_by_key(|waiting| waiting.item.kind);
-        let (items, askers): (Vec<_>, Vec<_>) =
-            gathered.into_iter().map(|Waiting { item, answer }| (item, answer)).unzip();
-        for (asker, answer) in askers.into_iter().zip(self.send(&items).await) {
-            // Whoever has left since then is not told.
-            let _ = asker.send(Answer::Sent(answer));
+        let (answer, answered) = oneshot::channel();
+        lanes.gathered.push_back(Waiting { item, answer });
+        let lane = self.open_lane(lanes);
+        drop(all);
+        if let Some(lane) = lane {
+            here.spawn(lane.run());
         }
+        Way::Gathered(answered)
     }
 
-    /// Opens one lane more for what has gathered, where that has gathered.
-    fn open_lane(&self) {
-        let (lane, runtime) = {
-            let mut lanes = self.0.lanes();
-            let Some(runtime) = lanes.runtime.clone() else { return };
-            (self.lane(&mut lanes, false, 0), runtime)
-        };
-        runtime.spawn(self.clone().run_lane(lane));
-    }
-
-    fn lane(&self, lanes: &mut Lanes, has_begun: bool, sent: usize) -> Lane {
-        lanes.busy += 1;
-        lanes.sent += sent;
-        Lane { combiner: self.clone(), has_begun, sent }
+    /// A lane for what has gathered, if there is none that looks for it, and room for one more.
+    fn open_lane(&self, lanes: &mut Lanes) -> Option<Lane> {
+        if lanes.gathered.is_empty() || lanes.looking > 0 || lanes.open == Self::LANES {
+            return None;
+        }
+        lanes.open += 1;
+        lanes.looking += 1;
+        Some(Lane { combiner: self.clone(), runtime: lanes.runtime.clone(), state: State::Looking })
     }
 
     /// Sends items in one round trip, and answers for each what it was answered or why it was not.
-    async fn send(&self, items: &[Item]) -> Vec<Result<Value, Fault>> {
+    async fn send(&self, items: &[Item], order: Order) -> Vec<Result<Value, Fault>> {
         let Shared { connection, script, is_spread, .. } = &*self.0;
         let call = connection.begin();
         let floor = if is_spread.load(Ordering::Relaxed) { Floor::OfSlot } else { Floor::Shared };
         let chunks = chunks(items, floor);
-        // The first of several carries the text, so that the server knows the hash when it comes to the others: one that
-        // did not would do the later and not the earlier.
+        // Where the order counts the first of several carries the text, so that the server knows the hash when it comes to
+        // the others: one that did not would do the later and not the earlier.
+        let by_text = |place| order == Order::Kept && chunks.len() > 1 && place == 0;
         let commands = chunks.iter().enumerate().map(|(place, chunk)| {
-            if chunks.len() > 1 && place == 0 { script.by_text(chunk, floor) } else { script.by_hash(chunk, floor) }
+            if by_text(place) { script.by_text(chunk, floor) } else { script.by_hash(chunk, floor) }
         });
-        let answers = match connection.run_all(call, commands.collect()).await {
-            Ok(answers) => answers,
-            Err(fault) => return items.iter().map(|_| Err(fault.clone())).collect(),
-        };
-        let mut of_each = Vec::with_capacity(items.len());
-        for (chunk, answer) in chunks.into_iter().zip(answers) {
-            // Each says for itself what becomes of it from here: another may have been done.
-            let answer = if is_error(&answer, "NOSCRIPT") {
-                connection.run(call, &script.by_text(chunk, floor)).await
-            } else {
-                Ok(answer)
-            };
-            if floor == Floor::Shared && answer.as_ref().is_ok_and(|answer| is_error(answer, "CROSSSLOT")) {
+        match connection.run_all(call, commands.collect()).await {
+            Ok(answers) => self.send_refused(call, &chunks, answers, floor).await,
+            Err(fault) => items.iter().map(|_| Err(fault.clone())).collect(),
+        }
+    }
+
+    /// Sends again, in one more round trip, what was refused as a whole: to a server that has forgotten the script with
+    /// its text, and to a Cluster item by item. Each item says for itself what becomes of it: others may have been done.
+    async fn send_refused(
+        &self,
+        call: Call,
+        chunks: &[&[Item]],
+        answers: Vec<Value>,
+        floor: Floor,
+    ) -> Vec<Result<Value, Fault>> {
+        let Shared { connection, script, .. } = &*self.0;
+        let is_apart = |answer: &Value| floor == Floor::Shared && is_error(answer, "CROSSSLOT");
+        let mut again: Vec<Cmd> = Vec::new();
+        for (chunk, answer) in chunks.iter().zip(&answers) {
+            if is_apart(answer) {
                 self.spread();
-                for item in chunk {
-                    let item = std::slice::from_ref(item);
-                    take_apart(1, connection.run(call, &script.by_text(item, Floor::OfSlot)).await, &mut of_each);
-                }
+                again.extend(chunk.chunks(1).map(|item| script.by_text(item, Floor::OfSlot)));
+            } else if is_error(answer, "NOSCRIPT") {
+                again.push(script.by_text(chunk, floor));
+            }
+        }
+        let again = if again.is_empty() { Ok(Vec::new()) } else { connection.run_all(call, again).await };
+        let mut again = again.map(Vec::into_iter);
+        let mut next = || match &mut again {
+            Ok(answers) => Ok(answers.next().unwrap_or(Value::Nil)),
+            Err(fault) => Err(fault.clone()),
+        };
+        let mut of_each = Vec::with_capacity(chunks.iter().map(|chunk| chunk.len()).sum());
+        for (chunk, answer) in chunks.iter().zip(answers) {
+            if is_apart(&answer) {
+                chunk.iter().for_each(|_| take_apart(1, next(), &mut of_each));
             } else {
+                let answer = if is_error(&answer, "NOSCRIPT") { next() } else { Ok(answer) };
                 take_apart(chunk.len(), answer, &mut of_each);
             }
         }
@@ -231,98 +199,137 @@ impl Combiner {
 
 /// How a call is sent.
 enum Way {
-    /// By itself, and what gathers meanwhile after it.
-    Lane(Lane, Item),
-    /// By itself, as those that have gathered are of another runtime.
-    Alone(Item),
-    Gathered {
-        is_first: bool,
-        answered: oneshot::Receiver<Answer>,
-    },
+    Go(Lane, Item),
+    Gathered(oneshot::Receiver<Result<Value, Fault>>),
 }
 
-/// A lane that is in use.
+/// Whether items have to be done in the order in which they are given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Kept,
+    Free,
+}
+
+/// Sends what has gathered, and what gathers meanwhile.
 struct Lane {
     combiner: Combiner,
-    has_begun: bool,
-    /// How many items it has on their way.
-    sent: usize,
+    runtime: Handle,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// It is about to look for what has gathered.
+    Looking,
+    /// It has so many items on their way.
+    Sent(usize),
+    /// It has made room, and does not count.
+    Aside,
 }
 
 impl Lane {
-    /// Takes its share of what has gathered, if anything has, and says whether it leaves some.
-    fn take_share(&mut self, here: &Handle) -> Option<(Vec<Waiting>, bool)> {
-        let lanes = &mut *self.combiner.0.lanes();
-        lanes.sent -= std::mem::take(&mut self.sent);
-        if !lanes.are_of(here) {
+    async fn run(mut self) {
+        let combiner = self.combiner.clone();
+        while let Some(mut share) = self.take_share() {
+            // Whoever has left meanwhile does not want it any more.
+            share.retain(|waiting| !waiting.answer.is_closed());
+            // Those of one kind are neighbours then. Nobody has an answer yet, so no order is lost.
+            share.sort_by_key(|waiting| waiting.item.kind);
+            let (items, askers): (Vec<_>, Vec<_>) =
+                share.into_iter().map(|Waiting { item, answer }| (item, answer)).unzip();
+            let mut sending = pin!(combiner.send(&items, Order::Free));
+            let answers = match timeout(Combiner::PATIENCE, &mut sending).await {
+                Ok(answers) => answers,
+                Err(_) => {
+                    self.turn_to(State::Aside);
+                    sending.await
+                }
+            };
+            self.turn_to(State::Looking);
+            for (asker, answer) in askers.into_iter().zip(answers) {
+                // Whoever has left since then is not told.
+                let _ = asker.send(answer);
+            }
+            // Those who have their answers come with their next calls first.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Takes its share of what has gathered; if nothing has, it is over.
+    fn take_share(&mut self) -> Option<Vec<Waiting>> {
+        let mut all = self.combiner.0.lanes();
+        let lanes = Lanes::of(&mut all, &self.runtime);
+        let gathered = lanes.gathered.len();
+        if gathered == 0 || !matches!(self.state, State::Looking) {
+            // From here on nobody counts on it.
+            lanes.turn(&mut self.state, State::Aside);
             return None;
         }
-        let gathered = lanes.gathered.len();
-        let among = lanes.busy.min(Combiner::LANES);
-        let share = (lanes.sent + gathered).div_ceil(among).min(Combiner::TOGETHER).min(gathered);
-        // As many are likely to come again.
-        let mut left = Vec::with_capacity(gathered);
-        left.extend(lanes.gathered.drain(share..));
-        let taken = std::mem::replace(&mut lanes.gathered, left);
-        if lanes.gathered.is_empty() {
-            lanes.runtime = None;
+        let share = (lanes.sent + gathered).div_ceil(Combiner::LANES).max(Combiner::FEW);
+        let share: Vec<_> = lanes.gathered.drain(..share.min(gathered).min(Combiner::TOGETHER)).collect();
+        lanes.turn(&mut self.state, State::Sent(share.len()));
+        let other = self.combiner.open_lane(lanes);
+        drop(all);
+        if let Some(lane) = other {
+            self.runtime.spawn(lane.run());
         }
-        self.sent = share;
-        lanes.sent += share;
-        (share > 0).then_some((taken, share < gathered))
+        Some(share)
+    }
+
+    fn turn_to(&mut self, state: State) {
+        let mut all = self.combiner.0.lanes();
+        let lanes = Lanes::of(&mut all, &self.runtime);
+        lanes.turn(&mut self.state, state);
+        let other = self.combiner.open_lane(lanes);
+        drop(all);
+        if let Some(lane) = other {
+            self.runtime.spawn(lane.run());
+        }
     }
 }
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        let mut lanes = self.combiner.0.lanes();
-        lanes.busy -= 1;
-        lanes.sent -= self.sent;
-        if lanes.gathered.is_empty() {
-            return;
-        }
-        if self.has_begun {
-            // What gathered until now goes on, however this lane has ended.
-            drop(lanes);
-            self.combiner.open_lane();
-        } else {
-            // Its runtime has ended, and would end the next one too. Those of other runtimes help themselves.
-            let unsent = std::mem::take(&mut lanes.gathered);
-            lanes.runtime = None;
-            drop(lanes);
-            for Waiting { item, answer } in unsent {
-                let _ = answer.send(Answer::Unsent(item));
-            }
-        }
-    }
-}
-
-/// Ends a gathering that has lasted long enough, or whose first caller leaves.
-struct Patience<'c>(Option<&'c Combiner>);
-
-impl Patience<'_> {
-    fn call_off(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Patience<'_> {
-    fn drop(&mut self) {
-        if let Some(combiner) = self.0 {
-            combiner.open_lane();
+        let mut all = self.combiner.0.lanes();
+        let lanes = Lanes::of(&mut all, &self.runtime);
+        lanes.turn(&mut self.state, State::Aside);
+        if lanes.open == 0 {
+            // Something has gathered here only if their runtime ended, and then those who wait are let go.
+            all.retain(|lanes| lanes.runtime.id() != self.runtime.id());
         }
     }
 }
 
 impl Lanes {
-    fn are_of(&self, runtime: &Handle) -> bool {
-        self.runtime.as_ref().is_some_and(|gathers| gathers.id() == runtime.id())
+    fn of<'l>(all: &'l mut Vec<Self>, runtime: &Handle) -> &'l mut Self {
+        let place = all.iter().position(|lanes| lanes.runtime.id() == runtime.id()).unwrap_or_else(|| {
+            let gathered = VecDeque::new();
+            all.push(Self { runtime: runtime.clone(), open: 0, looking: 0, sent: 0, gathered });
+            all.len() - 1
+        });
+        &mut all[place]
+    }
+
+    /// Counts a lane as what it is from now on. One that has made room gets it back only if there is some.
+    fn turn(&mut self, state: &mut State, to: State) {
+        match *state {
+            State::Looking => self.looking -= 1,
+            State::Sent(items) => self.sent -= items,
+            State::Aside if self.open == Combiner::LANES => return,
+            State::Aside => self.open += 1,
+        }
+        *state = to;
+        match to {
+            State::Looking => self.looking += 1,
+            State::Sent(items) => self.sent += items,
+            State::Aside => self.open -= 1,
+        }
     }
 }
 
 impl Shared {
     // Nothing panics under this lock.
-    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+    fn lanes(&self) -> MutexGuard<'_, Vec<Lanes>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,7 @@
 use redis::Cmd;
 
+use crate::layout::Layout;
+
 /// The script that all operations are made of. One call does any number of items of any kinds, which have nothing to do
 /// with each other but that they are on their way together: the answer is a list of theirs, and an item that is refused
 /// answers with an error of its own.
@@ -12,6 +14,8 @@ pub(crate) struct Script {
     hash: String,
     /// The floor of all entries, on a server without slots.
     floor: Vec<u8>,
+    /// How much of an entry's name is that of the floor of its slot.
+    floor_of_slot: usize,
 }
 
 /// An operation by its part of the script. Calls that go together are put in this order.
@@ -59,8 +63,6 @@ pub(crate) struct Item {
     parts: usize,
     /// Where each of them ends.
     ends: [usize; Self::PARTS],
-    /// How much of the entry's name is that of the floor of its slot.
-    floor: usize,
 }
 
 /// Where the floor of the revisions is.
@@ -74,7 +76,7 @@ pub(crate) enum Floor {
 
 impl Script {
     /// The script for a database. Channels span databases, so a hint names the one that it is about.
-    pub(crate) fn new(database: i64, floor: Vec<u8>) -> Self {
+    pub(crate) fn new(database: i64, layout: &Layout) -> Self {
         let operations = Kind::ALL.map(|kind| {
             let (name, text) = kind.part();
             format!("if operation == '{name}' then\n{}", without_comments(text))
@@ -83,7 +85,7 @@ impl Script {
             .replace("$OPERATIONS", &(operations.join("else") + "end"))
             .replace("$DATABASE", &database.to_string());
         let hash = redis::Script::new(&text).get_hash().to_owned();
-        Self { text, hash, floor }
+        Self { text, hash, floor: layout.floor(), floor_of_slot: layout.floor_of_slot() }
     }
 
     /// Calls the script by its hash, with items of which those of one kind are neighbours.
@@ -98,7 +100,7 @@ impl Script {
 
     fn call(&self, name: &str, script: &str, items: &[Item], floor: Floor) -> Cmd {
         let floor = match (floor, items) {
-            (Floor::OfSlot, [first, ..]) => &first.bytes[..first.floor],
+            (Floor::OfSlot, [first, ..]) => &first.part(0)[..self.floor_of_slot],
             _ => &self.floor,
         };
         let bytes = items.iter().map(Item::len).sum::<usize>();
@@ -126,11 +128,11 @@ impl Item {
     /// The entry, and the most arguments that one item has.
     const PARTS: usize = 5;
 
-    /// An item without arguments so far. The name of the floor of its slot is the first so many bytes of the entry's.
-    pub(crate) fn new(kind: Kind, entry: Vec<u8>, floor: usize) -> Self {
+    /// An item without arguments so far.
+    pub(crate) fn new(kind: Kind, entry: Vec<u8>) -> Self {
         let mut ends = [0; Self::PARTS];
         ends[0] = entry.len();
-        Self { kind, bytes: entry, ends, parts: 1, floor }
+        Self { kind, bytes: entry, ends, parts: 1 }
     }
 
     /// Takes what is written behind the bytes so far for one more argument.
@@ -162,7 +164,7 @@ mod tests {
     use super::*;
 
     fn script(database: i64) -> Script {
-        Script::new(database, b"floor".to_vec())
+        Script::new(database, &Layout::new("p:"))
     }
 
     #[test]
@@ -179,13 +181,14 @@ mod tests {
     #[test]
     fn keys_come_before_arguments_and_each_in_the_order_of_the_items() {
         let item = |kind, entry: &str, number| {
-            let mut item = Item::new(kind, entry.into(), 1);
+            let mut item = Item::new(kind, entry.into());
             item.push(|bytes| bytes.push(b'v'));
             item.push(|bytes| bytes.push(number));
             item
         };
-        let items =
-            [item(Kind::TryAdd, "a1", b'1'), item(Kind::TryAdd, "b2", b'2'), Item::new(Kind::Get, "c3".into(), 1)];
+        let entries = ["p:{000}:a", "p:{001}:b", "p:{002}:c"];
+        let get = Item::new(Kind::Get, entries[2].into());
+        let items = [item(Kind::TryAdd, entries[0], b'1'), item(Kind::TryAdd, entries[1], b'2'), get];
         let parts = |command: Cmd| -> Vec<_> {
             let part = |part| match part {
                 redis::Arg::Simple(part) => String::from_utf8(Vec::from(part)).unwrap(),
@@ -195,9 +198,10 @@ mod tests {
         };
         let shared = parts(script(0).by_hash(&items, Floor::Shared));
         assert_eq!(shared[0], "EVALSHA");
-        assert_eq!(shared[2..], ["4", "floor", "a1", "b2", "c3", "try_add", "2", "v", "1", "v", "2", "get", "1"]);
+        assert_eq!(shared[2..7], ["4", "p:{floor}", entries[0], entries[1], entries[2]]);
+        assert_eq!(shared[7..], ["try_add", "2", "v", "1", "v", "2", "get", "1"]);
         let alone = parts(script(0).by_text(&items[1..2], Floor::OfSlot));
         assert_eq!(alone[0], "EVAL");
-        assert_eq!(alone[2..], ["2", "b", "b2", "try_add", "1", "v", "2"]);
+        assert_eq!(alone[2..], ["2", "p:{001}", entries[1], "try_add", "1", "v", "2"]);
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use leasehold_core::{
-    AddOutcome, AtomicStore, CacheStore, Capabilities, Cursor, Entry, Error, Expiry, Hints, Key, KeyPrefix, Outcome,
-    Page, ReplaceOutcome, Revision, Ttl,
+    AddOutcome, AtomicStore, CacheStore, Capabilities, Cursor, Effect, Entry, Error, Expiry, Hints, Key, KeyPrefix,
+    Outcome, Page, ReplaceOutcome, Revision, Ttl,
 };
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Value};
@@ -121,7 +121,7 @@ impl RedisStore {
         let (max_value_len, durable) = (settings.max_value_len, settings.durable);
         let subscriptions =
             connection.client().map(|client| Subscriptions::new(client.clone(), settings, layout.clone(), database));
-        let combiner = Combiner::new(connection, Script::new(database, layout.floor()));
+        let combiner = Combiner::new(connection, Script::new(database, &layout));
         Self(Arc::new(Shared { combiner, layout, subscriptions, max_value_len, durable }))
     }
 
@@ -181,11 +181,11 @@ impl Shared {
         let answers = answers.map(|answer| accepted(operation, answer.map_err(|fault| fault.of(operation))?));
         let answers: Vec<_> = answers.collect();
         // An item that was refused says nothing about the others.
-        let some_applied = answers.iter().any(Result::is_ok);
-        let unless_applied = |error: Error| {
-            if some_applied { error.with_effect(leasehold_core::Effect::Unknown) } else { error }
-        };
-        answers.into_iter().map(|answer| answer.map_err(unless_applied)).collect()
+        let is_of_no_effect =
+            |answer: &Result<_, Error>| answer.as_ref().is_err_and(|error| error.effect() == Effect::None);
+        let nothing_applied = answers.iter().all(is_of_no_effect);
+        let unless_nothing = |error: Error| if nothing_applied { error } else { error.with_effect(Effect::Unknown) };
+        answers.into_iter().map(|answer| answer.map_err(unless_nothing)).collect()
     }
 
     fn set_item(&self, key: &Key, value: &Bytes, expiry: Expiry) -> Item {
@@ -196,7 +196,7 @@ impl Shared {
         const DIGITS: usize = 20;
         let room = values.iter().map(|value| 1 + value.len()).sum::<usize>() + numbers.len() * DIGITS;
         let entry = self.layout.entry_with_room(key, room);
-        let mut item = Item::new(kind, entry, self.layout.floor_of_slot());
+        let mut item = Item::new(kind, entry);
         for value in values {
             item.push(|bytes| write_stored(value, bytes));
         }

@@ -5,7 +5,7 @@ mod support;
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold_core::{AddOutcome, AtomicStore, CacheStore, Effect, ErrorKind, Expiry, Outcome};
+use leasehold_core::{AddOutcome, AtomicStore, CacheStore, Effect, ErrorKind, Expiry, Outcome, ReplaceOutcome};
 use leasehold_redis::RedisStore;
 use leasehold_testkit::{Family, Proxy, RedisServer, eventually};
 use support::{DEADLINE, MINUTE, added, begin, calls, config, config_through, key, on_each, store, ttl, value};
@@ -121,20 +121,12 @@ async fn a_floor_that_is_no_number_is_corrupt_and_nothing_is_written() {
 #[tokio::test]
 async fn whoever_leaves_while_others_gather_takes_nobody_along() {
     on_each(async |server| {
-        let link = Proxy::start(server.addr());
-        let config = config_through(&server, &link, Duration::from_secs(15));
-        let store = RedisStore::connect(config).await.unwrap();
+        let store = store(&server).await;
         added(&store, &key("warm"), "v").await;
-        link.delay_answers(Duration::from_millis(100));
-
-        // Enough go ahead that others gather behind them; of those the first is dropped.
-        let ahead: Vec<_> = (0..4).map(|number| key(&format!("ahead{number}"))).collect();
-        let mut ahead: Vec<_> = ahead.iter().map(|key| store.try_add(key, "v".into(), ttl(MINUTE))).collect();
         let before = calls(&server, "evalsha").await;
-        let (first, second) = (key("first"), key("second"));
-        for call in &mut ahead[..2] {
-            begin(&mut call.as_mut()).await;
-        }
+        let (ahead, first, second) = (key("ahead"), key("first"), key("second"));
+        let mut goes_ahead = pin!(store.get(&ahead));
+        begin(&mut goes_ahead).await;
         let mut gathered = pin!(store.try_add(&second, "v".into(), ttl(MINUTE)));
         {
             let mut leaving = pin!(store.try_add(&first, "v".into(), ttl(MINUTE)));
@@ -142,11 +134,8 @@ async fn whoever_leaves_while_others_gather_takes_nobody_along() {
             begin(&mut gathered).await;
         }
         assert!(matches!(timeout(DEADLINE, gathered).await.unwrap(), Ok(AddOutcome::Added(_))));
-        assert_eq!(calls(&server, "evalsha").await - before, 3, "two went ahead, and one gathered");
-        for call in ahead {
-            assert!(matches!(timeout(DEADLINE, call).await.unwrap(), Ok(AddOutcome::Added(_))));
-        }
-        link.pass();
+        goes_ahead.await.unwrap();
+        assert_eq!(calls(&server, "evalsha").await - before, 2);
         assert_eq!(value(&store, &first).await, None, "who has left is left out");
         // Those who come later are served as ever.
         assert!(add_many(&store, 8).await.iter().all(Result::is_ok));
@@ -155,21 +144,64 @@ async fn whoever_leaves_while_others_gather_takes_nobody_along() {
 }
 
 #[tokio::test]
-async fn one_key_that_two_add_or_remove_in_one_command_goes_to_one_of_them() {
+async fn calls_that_nobody_polls_hold_up_no_others() {
+    on_each(async |server| {
+        let store = store(&server).await;
+        let keys: Vec<_> = (0..300).map(|number| key(&format!("k{number}"))).collect();
+        for unpolled in [1, 2, 3, 10, 300] {
+            let mut calls: Vec<_> = keys.iter().map(|key| store.get(key)).take(unpolled).collect();
+            for call in &mut calls {
+                begin(&mut call.as_mut()).await;
+                // Some are on their way already when the others come.
+                if unpolled <= 3 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            timeout(DEADLINE, store.get(&key("other"))).await.expect("an answer in time").unwrap();
+            for call in calls {
+                timeout(DEADLINE, call).await.expect("an answer in time").unwrap();
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn answers_that_are_far_away_hold_up_no_others() {
     on_each(async |server| {
         let link = Proxy::start(server.addr());
         let config = config_through(&server, &link, Duration::from_secs(15));
         let store = RedisStore::connect(config).await.unwrap();
+        added(&store, &key("warm"), "v").await;
+        link.black_hole();
+        let mut sent = link.counts().request_bytes_read;
+        let mut waiting = Vec::new();
+        for number in 0..20 {
+            let store = store.clone();
+            waiting.push(tokio::spawn(async move { store.get(&key(&format!("k{number}"))).await }));
+            // Each is sent, though none of those before it is answered.
+            eventually(DEADLINE, async || link.counts().request_bytes_read > sent).await;
+            sent = link.counts().request_bytes_read;
+        }
+        link.pass();
+        for call in waiting {
+            call.abort();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_key_that_two_add_or_remove_in_one_command_goes_to_one_of_them() {
+    on_each(async |server| {
+        let store = store(&server).await;
         let (key, taken) = (key("a"), key("taken"));
         added(&store, &taken, "v").await;
-        link.delay_answers(Duration::from_millis(100));
         let before = calls(&server, "evalsha").await;
-
-        let mut ahead = [store.get(&key), store.get(&key)];
-        for call in &mut ahead {
-            begin(&mut call.as_mut()).await;
-        }
-        let (one, other, third) = tokio::join!(
+        // What is asked for behind one that is on its way goes together.
+        let ahead = self::key("ahead");
+        let (_, one, other, third) = tokio::join!(
+            store.get(&ahead),
             store.try_add(&key, "v".into(), ttl(MINUTE)),
             store.try_add(&key, "w".into(), ttl(MINUTE)),
             store.try_add(&taken, "w".into(), ttl(MINUTE)),
@@ -177,21 +209,83 @@ async fn one_key_that_two_add_or_remove_in_one_command_goes_to_one_of_them() {
         assert!(matches!(one, Ok(AddOutcome::Added(_))), "{one:?}");
         assert!(matches!(other, Ok(AddOutcome::Exists(entry)) if entry.value == "v"));
         assert!(matches!(third, Ok(AddOutcome::Exists(entry)) if entry.value == "v"));
-        drop(ahead);
 
-        let mut ahead = [store.get(&key), store.get(&key)];
-        for call in &mut ahead {
-            begin(&mut call.as_mut()).await;
-        }
-        let answers =
-            tokio::join!(store.try_remove(&key, b"v"), store.try_remove(&key, b"v"), store.try_remove(&taken, b"w"),);
-        let (one, other, third) = (answers.0.unwrap(), answers.1.unwrap(), answers.2.unwrap());
-        assert_eq!((one, other, third), (Outcome::Applied, Outcome::NotApplied, Outcome::NotApplied));
-        assert_eq!(
-            calls(&server, "evalsha").await - before,
-            6,
-            "two went ahead, and three were one command, each time"
+        let answers = tokio::join!(
+            store.get(&ahead),
+            store.try_remove(&key, b"v"),
+            store.try_remove(&key, b"v"),
+            store.try_remove(&taken, b"w"),
         );
+        let (one, other, third) = (answers.1.unwrap(), answers.2.unwrap(), answers.3.unwrap());
+        assert_eq!((one, other, third), (Outcome::Applied, Outcome::NotApplied, Outcome::NotApplied));
+        assert!(calls(&server, "evalsha").await - before <= 4, "each three were one command");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_that_is_done_to_one_key_in_one_command_is_done_in_some_order() {
+    on_each(async |server| {
+        let store = store(&server).await;
+        let (a, ahead) = (key("a"), key("ahead"));
+        let mut last = added(&store, &a, "v").await;
+        for _ in 0..20 {
+            let before = calls(&server, "evalsha").await;
+            let (_, added, replaced, removed, read) = tokio::join!(
+                store.get(&ahead),
+                store.try_add(&a, "w".into(), ttl(MINUTE)),
+                store.try_replace(&a, b"v", "x".into(), ttl(MINUTE)),
+                store.try_remove(&a, b"x"),
+                store.get(&a),
+            );
+            assert_eq!(calls(&server, "evalsha").await - before, 2, "all four were one command");
+            assert!(matches!(added, Ok(AddOutcome::Exists(entry)) if entry.value == "v"));
+            let Ok(ReplaceOutcome::Applied(revision)) = replaced else { panic!("{replaced:?}") };
+            assert!(revision > last);
+            assert_eq!((removed.unwrap(), read.unwrap()), (Outcome::Applied, None));
+            last = self::added(&store, &a, "v").await;
+            assert!(last > revision);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_refused_fails_nothing_of_another_kind_that_goes_with_it() {
+    on_each(async |server| {
+        let store = store(&server).await;
+        let [ahead, new, old, foreign] = ["ahead", "new", "old", "foreign"].map(key);
+        added(&store, &old, "v").await;
+        store.set(&foreign, "v".into(), Expiry::Sliding(ttl(MINUTE))).await.unwrap();
+        let name = server.command(&["KEYS", "leasehold:{???}:foreign"]).await;
+        // A sliding entry without its terms, as somebody else may have stored.
+        server.command(&["SET", &name, "~x"]).await;
+        let before = calls(&server, "evalsha").await;
+        let (_, added, removed, read) = tokio::join!(
+            store.get(&ahead),
+            store.try_add(&new, "v".into(), ttl(MINUTE)),
+            store.try_remove(&old, b"v"),
+            store.get(&foreign)
+        );
+        assert_eq!(calls(&server, "evalsha").await - before, 2);
+        assert!(matches!(added, Ok(AddOutcome::Added(_))), "{added:?}");
+        assert_eq!(removed.unwrap(), Outcome::Applied);
+        let error = read.unwrap_err();
+        assert_eq!((error.kind(), error.effect()), (ErrorKind::Corrupt, Effect::None), "{error:?}");
+
+        // Who may not ask for the time gets no revision, and does the rest.
+        server.command(&["ACL", "SETUSER", "default", "-time"]).await;
+        let (_, removed, added, set) = tokio::join!(
+            store.get(&ahead),
+            store.try_remove(&new, b"v"),
+            store.try_add(&old, "v".into(), ttl(MINUTE)),
+            store.set(&old, "v".into(), Expiry::Sliding(ttl(MINUTE))),
+        );
+        assert_eq!(removed.unwrap(), Outcome::Applied);
+        for error in [added.unwrap_err(), set.unwrap_err()] {
+            assert_eq!((error.kind(), error.effect()), (ErrorKind::Unauthorized, Effect::None), "{error:?}");
+        }
+        assert_eq!((value(&store, &new).await, value(&store, &old).await), (None, None));
     })
     .await;
 }
@@ -239,7 +333,7 @@ async fn a_cluster_that_refuses_them_together_gets_them_apart() {
 }
 
 #[tokio::test]
-async fn what_is_done_apart_is_answered_apart() {
+async fn what_a_cluster_gets_apart_is_of_unknown_effect_when_the_link_breaks() {
     for family in Family::ALL {
         let server = RedisServer::builder().family(family).config("cluster-enabled", "yes").start().await;
         server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
@@ -252,21 +346,12 @@ async fn what_is_done_apart_is_answered_apart() {
         let link = Proxy::start(server.addr());
         let config = config_through(&server, &link, Duration::from_secs(15)).with_credentials("app", "pw");
         let store = RedisStore::connect(config).await.unwrap();
-        link.delay_answers(Duration::from_millis(100));
-        let keys = ["ahead0", "ahead1", "k0", "k1"].map(key);
-        let mut ahead = [store.get(&keys[0]), store.get(&keys[1])];
-        for call in &mut ahead {
-            begin(&mut call.as_mut()).await;
-        }
-        // Refused together, and sent one after the other with the floor of each slot: the link breaks at the second.
+        // Refused together, and then sent with the floor of each slot.
         link.cut_after(format!("{}\r\n", tag.strip_suffix(":k1").unwrap()));
-        let (first, second) = tokio::join!(
-            store.try_add(&keys[2], "v".into(), ttl(MINUTE)),
-            store.try_add(&keys[3], "v".into(), ttl(MINUTE)),
-        );
-        assert!(matches!(first, Ok(AddOutcome::Added(_))), "{first:?}");
-        let error = second.unwrap_err();
+        let items = ["k0", "k1"].map(|name| (key(name), "v".into(), Expiry::Never));
+        let error = store.set_many(items.into()).await.unwrap_err();
         assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown), "{error:?}");
+        assert_eq!(value(&store, &key("k1")).await.unwrap(), "v", "it was sent, once");
     }
 }
 
@@ -327,12 +412,6 @@ fn calls_whose_runtime_ends_leave_the_store_to_others() {
         lasting.block_on(eventually(DEADLINE, async || link.counts().request_bytes_read > before));
         ending.shutdown_background();
         link.pass();
-        for answer in lasting.block_on(add_many(&store, 20)) {
-            // Those who had joined the others of that runtime may share its end.
-            if let Err(error) = answer {
-                assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::Unknown), "{error:?}");
-            }
-        }
         let answers = lasting.block_on(add_many(&store, 20));
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     }
