@@ -66,7 +66,8 @@ struct Outage {
     failed: u32,
     /// No attempt begins before.
     not_before: Instant,
-    is_connecting: bool,
+    /// By when the attempt that is under way has ended, if its runtime is driven; else it is no reason to wait.
+    connecting: Option<Instant>,
     last: Option<Failure>,
 }
 
@@ -251,20 +252,22 @@ impl Connection {
     fn attempt(&self) {
         let mut begins = None;
         self.0.state.send_if_modified(|state| {
+            let now = Instant::now();
             if let State::Down(outage) = state
-                && !outage.is_connecting
+                && outage.connecting.is_none_or(|until| until < now)
             {
-                outage.is_connecting = true;
-                begins = Some(outage.not_before);
+                let until = outage.not_before.max(now) + self.0.settings.connect_timeout + Self::LONGEST_PAUSE;
+                outage.connecting = Some(until);
+                begins = Some((outage.not_before, until));
             }
             false
         });
-        let Some(not_before) = begins else { return };
-        let attempt = Attempt(self.clone());
+        let Some((not_before, until)) = begins else { return };
+        let attempt = Attempt { connection: self.clone(), until };
         tokio::spawn(async move {
             sleep_until(not_before).await;
-            let connected = attempt.0.connect().await;
-            attempt.0.settle(connected);
+            let connected = attempt.connection.connect().await;
+            attempt.connection.settle(connected);
         });
     }
 
@@ -289,7 +292,14 @@ impl Connection {
         match connected {
             Ok(session) => {
                 let health = session.health.clone();
-                self.0.state.send_replace(State::Up(session));
+                // An attempt that others did not wait for comes too late.
+                self.0.state.send_if_modified(|state| {
+                    let is_down = matches!(state, State::Down(_));
+                    if is_down {
+                        *state = State::Up(session);
+                    }
+                    is_down
+                });
                 // It may have ended before there was anything to replace.
                 if health.is_over.load(Ordering::Acquire) {
                     self.replace(health.number);
@@ -349,16 +359,20 @@ pub(crate) async fn connect(
 }
 
 /// An attempt to connect. However it ends, also with the runtime that ran it, the next one can begin.
-struct Attempt(Connection);
+struct Attempt {
+    connection: Connection,
+    until: Instant,
+}
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        self.0.0.state.send_if_modified(|state| match state {
-            State::Up(_) => false,
-            State::Down(outage) => {
-                outage.is_connecting = false;
+        self.connection.0.state.send_if_modified(|state| match state {
+            State::Down(outage) if outage.connecting == Some(self.until) => {
+                outage.connecting = None;
                 true
             }
+            // There is a connection, or another attempt.
+            _ => false,
         });
     }
 }
@@ -437,7 +451,7 @@ impl Health {
 impl Outage {
     fn begin() -> Self {
         let now = Instant::now();
-        Self { since: now, failed: 0, not_before: now, is_connecting: false, last: None }
+        Self { since: now, failed: 0, not_before: now, connecting: None, last: None }
     }
 }
 

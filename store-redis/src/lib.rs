@@ -3,8 +3,9 @@
 //! It needs Redis 7.0 or Valkey 7.2 or newer, and speaks RESP3 over one connection, and one more once somebody waits
 //! for hints.
 //!
-//! - **One script**, called by its hash, in one round trip. What is asked for at the same time goes together: beyond two
-//!   calls under way, others gather and are sent as items of one call, after 5 ms in any case.
+//! - **One script**, called by its hash, in one round trip. What is asked for at the same time goes together: while calls
+//!   are under way others gather, and are sent as items of one call. Answers that are far away are not waited for: after
+//!   5 ms what has gathered goes on its way.
 //! - **Expiry** is the server's own: to the millisecond, never early, and less than a millisecond late.
 //! - **Revisions** are `max(floor + 1, server clock in microseconds)`. The floor is a small key that all keys share (in a
 //!   Cluster one for each of 1,024 tags); it never expires, so nothing has to be kept of a key that is gone, and a clock

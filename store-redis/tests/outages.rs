@@ -43,6 +43,28 @@ async fn a_link_cut_after_the_request_leaves_the_effect_unknown() {
     .await;
 }
 
+#[test]
+fn an_attempt_to_connect_that_nobody_drives_keeps_nobody_from_the_next() {
+    let driven = tokio::runtime::Runtime::new().unwrap();
+    let parked = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (server, link, store) = driven.block_on(async {
+        let server = RedisServer::start().await;
+        let (store, link) = behind_a_link(&server, SHORT).await;
+        added(&store, &key("a"), "v").await;
+        (server, link, store)
+    });
+    link.refuse();
+    let fails = async || timeout(DEADLINE, store.get(&key("a"))).await.unwrap().is_err();
+    driven.block_on(eventually(DEADLINE, fails));
+    // Each call leaves behind it the attempt after the one that it waited for.
+    for _ in 0..3 {
+        assert!(parked.block_on(fails()));
+    }
+    link.pass();
+    driven.block_on(eventually(DEADLINE, async || !fails().await));
+    drop(server);
+}
+
 #[tokio::test]
 async fn each_write_whose_answer_is_lost_is_of_unknown_effect_and_sent_once() {
     on_each(async |server| {
