@@ -4,8 +4,8 @@
 //! `cargo bench -p leasehold-bench --bench handover_redis`
 //!
 //! Two processes take turns on one lock. What is counted is the time between the moment before one calls `release` and
-//! the moment after the other's `acquire` has come back. A round trip is a `get` of the same process over the same link,
-//! asked for while it waits for its next turn. It is done on the machine itself, where waking up tasks and processes
+//! the moment after the other's `acquire` has come back. A round trip is a `get` over the same link, asked for while the
+//! one holds the lease and the other sleeps on it. It is done on the machine itself, where waking up tasks and processes
 //! counts for most, and over links whose answers, and with them the hints, take longer.
 
 use std::io::Write;
@@ -77,6 +77,7 @@ fn summary(events: Vec<Event>) -> String {
     });
     let mut handovers: Vec<_> = handovers.collect();
     handovers.sort_unstable();
+    assert!(handovers.len() > TURNS, "most turns are handed over, and these were {}", handovers.len());
     let (p50, p99) = (handovers[handovers.len() / 2], handovers[handovers.len() * 99 / 100]);
     format!(
         "{} hand-overs, p50 {} us, p99 {} us; a round trip {trips} us; p50 in round trips {:.2}",
@@ -122,12 +123,13 @@ async fn take_turns(url: &str) {
         let lease = locks.lock("turn").acquire().await.expect("a turn");
         said.push(("acquired", micros()));
         // The other has asked for its turn by then, and listens.
-        tokio::time::sleep(pause * 3).await;
-        said.push(("releases", micros()));
-        assert_eq!(lease.release().await.expect("an answer"), Release::Released);
+        tokio::time::sleep(pause * 2).await;
         let asked = micros();
         store.get(&other).await.expect("an answer");
         said.push(("trip", micros() - asked));
+        tokio::time::sleep(pause).await;
+        said.push(("releases", micros()));
+        assert_eq!(lease.release().await.expect("an answer"), Release::Released);
         tokio::time::sleep(pause).await;
     }
     let mut out = std::io::stdout().lock();

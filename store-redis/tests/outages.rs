@@ -28,7 +28,7 @@ async fn a_link_cut_after_the_request_leaves_the_effect_unknown() {
         let other = store(&server).await;
         let sent = key("sent");
 
-        // Once each, so that the server knows the scripts and the first request is the only one.
+        // Once, so that the server knows the script and the first request is the only one.
         added(&cut, &key("warm"), "v").await;
         link.cut_after("EVALSHA");
         let error = cut.try_add(&sent, "v".into(), ttl(MINUTE)).await.unwrap_err();
@@ -72,11 +72,6 @@ async fn each_write_whose_answer_is_lost_is_of_unknown_effect_and_sent_once() {
         let (one, two) = (key("one"), key("two"));
         added(&store, &one, "v").await;
         let calls = || support::calls(&server, "evalsha");
-        // Each script is called once, so that none is asked for twice because the server has yet to learn it.
-        let _ = store.try_replace(&two, b"x", "y".into(), ttl(MINUTE)).await.unwrap();
-        let _ = store.try_remove(&two, b"x").await.unwrap();
-        let _ = store.try_expire(&two, b"x", ttl(MINUTE)).await.unwrap();
-        let _ = store.remove(&two).await.unwrap();
         store.set(&two, "v".into(), leasehold_core::Expiry::Never).await.unwrap();
 
         for operation in ["try_add", "try_replace", "try_remove", "try_expire", "set", "remove"] {
