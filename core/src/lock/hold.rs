@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind};
 use crate::fence::FencingToken;
+use crate::lock::keeper::Noted;
 use crate::lock::locks::Locks;
 use crate::lock::reclaim;
 use crate::lock::record::Nonce;
@@ -43,8 +44,8 @@ pub(super) struct Hold {
     ended: OnceLock<CancellationToken>,
     /// Whether the keeper has ever had it on its agenda.
     is_watched: AtomicBool,
-    /// For when the keeper has it on its agenda, which is locked by whoever looks here.
-    noted: Mutex<Option<Instant>>,
+    /// Where the keeper has it on its agenda, which is locked by whoever looks here.
+    noted: Mutex<Option<Noted>>,
     /// The renewal under way.
     renewal: Mutex<Option<AbortHandle>>,
 }
@@ -109,7 +110,7 @@ impl Hold {
             renewal: Mutex::new(None),
         });
         if plan.renew_after.is_some() {
-            hold.locks.0.keeper.attend(&hold, now);
+            hold.locks.0.keeper.attend(&hold, &hold.runtime, now);
         }
         hold
     }
@@ -211,14 +212,24 @@ impl Hold {
         self.is_watched.store(true, Ordering::Release);
     }
 
-    /// For when the keeper has it on its agenda.
-    pub(super) fn noted(&self) -> MutexGuard<'_, Option<Instant>> {
+    /// Where the keeper has it on its agenda.
+    pub(super) fn noted(&self) -> MutexGuard<'_, Option<Noted>> {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the handle of the renewal under way, so that a release can end it.
     pub(super) fn renewal_started(&self, renewal: AbortHandle) {
         *self.renewal() = Some(renewal);
+    }
+
+    /// When to renew it again, if a renewal that is sent now is dropped without an answer.
+    pub(super) fn renew_again_at(&self, now: Moment) -> Moment {
+        now.after(self.plan.renewal_limit())
+    }
+
+    /// Takes note of a renewal that was dropped without an answer.
+    pub(super) fn renewal_dropped(&self, again: Moment) {
+        self.term().renewal_dropped(again);
     }
 
     /// Takes note of a renewal that the store did not answer.

@@ -1,8 +1,11 @@
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::{Handle, Id as RuntimeId};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -14,24 +17,45 @@ use crate::lock::term::Due;
 
 /// Looks after the leases that renew themselves or whose end somebody listens for.
 ///
-/// One task serves all of them: it sleeps until the next is due, spawns a task for a renewal (so that one that hangs
-/// delays no other) and finds out about ends. It starts with the first lease and ends soon after the last.
+/// One task serves all those of one runtime: it sleeps until the next is due, spawns a task for a renewal (so that one
+/// that hangs delays no other) and finds out about ends. It starts with the first lease and ends soon after the last.
+///
+/// No lease rests on the runtime of another, which may end first, or be driven by nobody for a while. Those whose own
+/// runtime ends go over to one that is left.
 #[derive(Default)]
 pub(super) struct Keeper {
     agenda: Mutex<Agenda>,
-    /// The alarm was moved.
-    moved: Notify,
 }
 
 #[derive(Default)]
 struct Agenda {
-    by_time: BTreeMap<(Instant, HoldId), Arc<Hold>>,
-    /// When the task wakes; nothing while there is no task.
-    alarm: Option<Instant>,
+    /// By the runtime that serves them. Each of these has its task, or is just about to.
+    rotas: HashMap<RuntimeId, Rota>,
+    /// Those whose runtime has ended when there was no other: the next one takes them over.
+    left_behind: Entries,
 }
+
+/// What one task serves.
+struct Rota {
+    entries: Entries,
+    /// When the task wakes.
+    alarm: Instant,
+    /// The alarm was moved.
+    moved: Arc<Notify>,
+}
+
+type Entries = BTreeMap<(Instant, HoldId), Arc<Hold>>;
 
 /// The address of a hold: nobody else has it while the agenda keeps the hold.
 type HoldId = usize;
+
+/// Where on the agenda a hold is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Noted {
+    at: Instant,
+    /// Nothing for one that was left behind.
+    on: Option<RuntimeId>,
+}
 
 impl Keeper {
     /// How long the task outlives the last lease. In a loop that acquires and releases, it is then neither started nor
@@ -42,18 +66,20 @@ impl Keeper {
 
     /// How many leases it looks after.
     pub(super) fn len(&self) -> usize {
-        self.agenda().by_time.len()
+        let Agenda { rotas, left_behind } = &*self.agenda();
+        rotas.values().map(|rota| rota.entries.len()).sum::<usize>() + left_behind.len()
     }
 
-    /// Does what is due about a lease now, and comes back to it when something will be.
-    pub(super) fn attend(&self, hold: &Arc<Hold>, now: Moment) {
+    /// Does what is due about a lease now, and comes back to it on `runtime` when something will be.
+    pub(super) fn attend(&self, hold: &Arc<Hold>, runtime: &Handle, now: Moment) {
         loop {
             match hold.due(now) {
                 Due::Renewal => {
-                    let renewal = hold.runtime.spawn(renew(hold.clone()));
+                    let renewal = Renewing { hold: hold.clone(), again: hold.renew_again_at(now), is_over: false };
+                    let renewal = runtime.spawn(renew(renewal));
                     hold.renewal_started(renewal.abort_handle());
                 }
-                Due::Later(at) => return self.schedule(hold, at.instant()),
+                Due::Later(at) => return self.schedule(hold, runtime, at.instant()),
                 Due::Over => return self.forget(hold),
             }
         }
@@ -62,63 +88,81 @@ impl Keeper {
     /// Drops a lease that is over.
     pub(super) fn forget(&self, hold: &Arc<Hold>) {
         let mut agenda = self.agenda();
-        let Some(at) = hold.noted().take() else { return };
-        agenda.by_time.remove(&(at, id_of(hold)));
-        if agenda.by_time.is_empty() {
-            let soon = Instant::now() + Self::LINGER;
-            self.move_alarm(&mut agenda, soon);
+        let Some(noted) = hold.noted().take() else { return };
+        agenda.remove(hold, noted);
+        let rota = noted.on.and_then(|runtime| agenda.rotas.get_mut(&runtime));
+        if let Some(rota) = rota.filter(|rota| rota.entries.is_empty()) {
+            rota.wake_by(Instant::now() + Self::LINGER);
         }
     }
 
-    fn schedule(&self, hold: &Arc<Hold>, at: Instant) {
+    fn schedule(&self, hold: &Arc<Hold>, runtime: &Handle, at: Instant) {
         let mut agenda = self.agenda();
         // Marked before the look: a release that this look does not see yet sees the mark, and has it forgotten.
         hold.watched();
         if hold.is_over() {
             return;
         }
-        let id = id_of(hold);
-        let mut noted = hold.noted();
-        match *noted {
+        let noted = *hold.noted();
+        match noted {
             // Two may attend to one lease at once, and the later to come here may know less. To come too early is no
             // harm.
-            Some(sooner) if sooner <= at => return,
-            Some(later) => {
-                agenda.by_time.remove(&(later, id));
-            }
+            Some(Noted { at: sooner, on: Some(_) }) if sooner <= at => return,
+            Some(noted) => agenda.remove(hold, noted),
             None => {}
         }
-        *noted = Some(at);
-        drop(noted);
-        agenda.by_time.insert((at, id), hold.clone());
-        if agenda.alarm.is_none() {
-            agenda.alarm = Some(at);
-            hold.runtime.spawn(keep(hold.locks.clone()));
-        } else {
-            self.move_alarm(&mut agenda, at);
+        *hold.noted() = Some(Noted { at, on: Some(runtime.id()) });
+        let (rota, is_new) = agenda.rota(runtime.id(), at);
+        rota.entries.insert((at, id_of(hold)), hold.clone());
+        rota.wake_by(at);
+        let post = is_new.then(|| Post::new(&hold.locks, runtime, rota));
+        agenda.take_over(runtime.id());
+        drop(agenda);
+        if let Some(post) = post {
+            post.spawn(runtime);
         }
     }
 
-    /// Has the task wake at `at`, unless it wakes sooner.
-    fn move_alarm(&self, agenda: &mut Agenda, at: Instant) {
-        if agenda.alarm.is_some_and(|alarm| at < alarm) {
-            agenda.alarm = Some(at);
-            self.moved.notify_one();
-        }
-    }
-
-    /// Takes out the leases that are due by `now`.
-    fn take_due(&self, now: Instant) -> Vec<Arc<Hold>> {
+    /// Has the leases of a task that has ended served by another.
+    fn hand_over(&self, locks: &Locks, ended: RuntimeId) {
         let mut agenda = self.agenda();
-        let later = agenda.by_time.split_off(&(now, HoldId::MAX));
-        let due = mem::replace(&mut agenda.by_time, later);
+        let Some(mut rota) = agenda.rotas.remove(&ended) else { return };
+        for hold in rota.entries.values() {
+            if let Some(noted) = &mut *hold.noted() {
+                noted.on = None;
+            }
+        }
+        agenda.left_behind.append(&mut rota.entries);
+        let Some((&(first, _), _)) = agenda.left_behind.first_key_value() else { return };
+        // The one that wakes last: a runtime that nobody drives just now has its alarm behind it.
+        let other = agenda.rotas.iter().max_by_key(|(_, rota)| rota.alarm).map(|(&runtime, _)| runtime);
+        if let Some(other) = other {
+            agenda.take_over(other);
+        } else if let Ok(runtime) = Handle::try_current()
+            && runtime.id() != ended
+        {
+            let (rota, _) = agenda.rota(runtime.id(), first);
+            let post = Post::new(locks, &runtime, rota);
+            agenda.take_over(runtime.id());
+            drop(agenda);
+            post.spawn(&runtime);
+        }
+    }
+
+    /// Takes out the leases that a runtime has due by `now`.
+    fn take_due(&self, runtime: RuntimeId, now: Instant) -> Vec<Arc<Hold>> {
+        let mut agenda = self.agenda();
+        let Some(rota) = agenda.rotas.get_mut(&runtime) else { return Vec::new() };
+        let later = rota.entries.split_off(&(now, HoldId::MAX));
+        let due = mem::replace(&mut rota.entries, later);
         taken_out(due)
     }
 
-    /// Takes out all leases.
-    fn take_all(&self) -> Vec<Arc<Hold>> {
+    /// Takes out all leases of a runtime.
+    fn take_all(&self, runtime: RuntimeId) -> Vec<Arc<Hold>> {
         let mut agenda = self.agenda();
-        taken_out(mem::take(&mut agenda.by_time))
+        let Some(rota) = agenda.rotas.get_mut(&runtime) else { return Vec::new() };
+        taken_out(mem::take(&mut rota.entries))
     }
 
     // Nothing panics under this lock.
@@ -127,8 +171,51 @@ impl Keeper {
     }
 }
 
+impl Agenda {
+    /// What a runtime serves. Says whether it is new, so that its task has to be started.
+    fn rota(&mut self, runtime: RuntimeId, alarm: Instant) -> (&mut Rota, bool) {
+        match self.rotas.entry(runtime) {
+            Entry::Occupied(rota) => (rota.into_mut(), false),
+            Entry::Vacant(rota) => (rota.insert(Rota { entries: Entries::new(), alarm, moved: Arc::default() }), true),
+        }
+    }
+
+    fn remove(&mut self, hold: &Arc<Hold>, Noted { at, on }: Noted) {
+        let entries = match on {
+            Some(runtime) => self.rotas.get_mut(&runtime).map(|rota| &mut rota.entries),
+            None => Some(&mut self.left_behind),
+        };
+        if let Some(entries) = entries {
+            entries.remove(&(at, id_of(hold)));
+        }
+    }
+
+    /// Has a runtime serve those that were left behind too.
+    fn take_over(&mut self, runtime: RuntimeId) {
+        let Some((&(first, _), _)) = self.left_behind.first_key_value() else { return };
+        let Some(rota) = self.rotas.get_mut(&runtime) else { return };
+        for hold in self.left_behind.values() {
+            if let Some(noted) = &mut *hold.noted() {
+                noted.on = Some(runtime);
+            }
+        }
+        rota.entries.append(&mut self.left_behind);
+        rota.wake_by(first);
+    }
+}
+
+impl Rota {
+    /// Has the task wake at `at`, unless it wakes sooner.
+    fn wake_by(&mut self, at: Instant) {
+        if at < self.alarm {
+            self.alarm = at;
+            self.moved.notify_one();
+        }
+    }
+}
+
 /// Those that are on the agenda no more. Called while it is locked.
-fn taken_out(entries: BTreeMap<(Instant, HoldId), Arc<Hold>>) -> Vec<Arc<Hold>> {
+fn taken_out(entries: Entries) -> Vec<Arc<Hold>> {
     entries.into_values().inspect(|hold| *hold.noted() = None).collect()
 }
 
@@ -136,50 +223,94 @@ fn id_of(hold: &Arc<Hold>) -> HoldId {
     Arc::as_ptr(hold).addr()
 }
 
-/// The task that serves all leases of one `Locks`.
-async fn keep(locks: Locks) {
+/// The post of the task that serves a runtime. It is made before the task, which a runtime that has ended, or is about
+/// to, drops without a poll: then too the leases have to go to another.
+struct Post {
+    locks: Locks,
+    runtime: RuntimeId,
+    moved: Arc<Notify>,
+    /// There is nothing left to serve.
+    is_over: bool,
+}
+
+impl Post {
+    fn new(locks: &Locks, runtime: &Handle, rota: &Rota) -> Self {
+        Self { locks: locks.clone(), runtime: runtime.id(), moved: rota.moved.clone(), is_over: false }
+    }
+
+    /// Called while the agenda is not locked, as the task may be dropped in here.
+    fn spawn(self, runtime: &Handle) {
+        runtime.spawn(keep(self));
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.locks.0.keeper.hand_over(&self.locks, self.runtime);
+        }
+    }
+}
+
+/// The task that serves the leases of one runtime.
+async fn keep(mut post: Post) {
+    let (locks, runtime) = (post.locks.clone(), Handle::current());
     let keeper = &locks.0.keeper;
-    // A runtime that shuts down drops the task here and there; the next lease must find that there is none.
-    let _stopped = OnDrop(|| keeper.agenda().alarm = None);
     let mut looked_at = locks.now();
     let mut lingered = false;
     loop {
         let now = locks.now();
         let suspended = now.asleep_since(looked_at) > Keeper::SUSPENDED;
         looked_at = now;
-        let due = if suspended { keeper.take_all() } else { keeper.take_due(now.instant()) };
+        let due = if suspended { keeper.take_all(post.runtime) } else { keeper.take_due(post.runtime, now.instant()) };
         for hold in due {
-            keeper.attend(&hold, now);
+            // A recorder of metrics, or a subscriber, that panics about the end of one lease hides no other.
+            let _ = catch_unwind(AssertUnwindSafe(|| keeper.attend(&hold, &runtime, now)));
         }
         let alarm = {
             let mut agenda = keeper.agenda();
-            let first = agenda.by_time.first_key_value().map(|(&(at, _), _)| at);
+            let Some(rota) = agenda.rotas.get_mut(&post.runtime) else { return };
+            let first = rota.entries.first_key_value().map(|(&(at, _), _)| at);
             if first.is_none() && lingered {
-                agenda.alarm = None;
+                agenda.rotas.remove(&post.runtime);
+                post.is_over = true;
                 return;
             }
             lingered = first.is_none();
-            *agenda.alarm.insert(first.unwrap_or_else(|| now.instant() + Keeper::LINGER))
+            rota.alarm = first.unwrap_or_else(|| now.instant() + Keeper::LINGER);
+            rota.alarm
         };
         // A wake-up by the alarm alone says that it was quiet for so long; one by a moved alarm says nothing.
-        lingered &= tokio::time::timeout_at(now.look_again_by(alarm), keeper.moved.notified()).await.is_err();
+        lingered &= tokio::time::timeout_at(now.look_again_by(alarm), post.moved.notified()).await.is_err();
     }
 }
 
-/// One renewal. A store that panics or hangs here stops this task alone, and the lease ends at its deadline.
-async fn renew(hold: Arc<Hold>) {
+/// A renewal under way. Dropped without an answer (by a store that panics, or a runtime that ends), it is not the last.
+struct Renewing {
+    hold: Arc<Hold>,
+    /// When another may be sent instead.
+    again: Moment,
+    is_over: bool,
+}
+
+impl Drop for Renewing {
+    fn drop(&mut self) {
+        let Self { hold, again, is_over } = self;
+        if !*is_over {
+            hold.renewal_dropped(*again);
+            hold.locks.0.keeper.schedule(hold, &hold.runtime, again.instant());
+        }
+    }
+}
+
+/// One renewal, in a task of its own.
+async fn renew(mut renewing: Renewing) {
+    let hold = &renewing.hold;
     if let Err(error) = hold.renew().await
         && error.kind() != ErrorKind::Lost
     {
         hold.renewal_failed(&error);
     }
-    hold.locks.0.keeper.attend(&hold, hold.locks.now());
-}
-
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
+    hold.locks.0.keeper.attend(hold, &Handle::current(), hold.locks.now());
+    renewing.is_over = true;
 }

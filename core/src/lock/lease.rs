@@ -148,7 +148,7 @@ impl Lease {
     pub fn cancellation_token(&self) -> CancellationToken {
         let token = self.hold.ended().child_token();
         // Somebody has to look at the clock, also for a lease that is not renewed.
-        self.hold.locks.0.keeper.attend(&self.hold, self.hold.locks.now());
+        self.hold.locks.0.keeper.attend(&self.hold, &self.hold.runtime, self.hold.locks.now());
         token
     }
 

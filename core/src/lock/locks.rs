@@ -22,8 +22,9 @@ use crate::store::{AtomicStore, Key};
 ///
 /// Make one for each store and keep it: those who wait in one `Locks` queue up and cost the store one listener a key.
 ///
-/// It runs on the tokio runtime that it is used in. What outlives a call (renewals, queued releases, reclaims) runs in
-/// tasks there; [`close`](Self::close) waits for the latter two.
+/// It runs on the tokio runtime that it is used in, and may be used in several. What outlives a call (renewals, queued
+/// releases, reclaims) runs in tasks there; [`close`](Self::close) waits for the latter two. A lease that outlives its
+/// runtime is renewed and watched over on another that has leases, if there is one.
 #[derive(Clone)]
 pub struct Locks(pub(super) Arc<Shared>);
 

@@ -193,6 +193,13 @@ impl Term {
         self.failures
     }
 
+    /// Takes note of a renewal that was dropped without an answer: the next one comes at `again`.
+    pub(super) fn renewal_dropped(&mut self, again: Moment) {
+        if self.state == State::Held && self.next_renewal.is_none() {
+            self.next_renewal = self.plan.renew_after.filter(|_| self.may_be_renewed()).map(|_| again);
+        }
+    }
+
     /// Whether another renewal is allowed.
     pub(super) fn renewals_are_used_up(&self) -> bool {
         self.plan.max_renewals.is_some_and(|most| self.renewals >= most)
@@ -237,11 +244,12 @@ impl Term {
         if self.valid_until.until(reaches) > Duration::ZERO {
             self.valid_until = reaches;
         }
-        let at_the_end = self.ends_by == Some(self.valid_until);
-        self.next_renewal = match self.plan.renew_after {
-            Some(after) if !at_the_end && !self.renewals_are_used_up() => Some(sent.after(after)),
-            _ => None,
-        };
+        self.next_renewal = self.plan.renew_after.filter(|_| self.may_be_renewed()).map(|after| sent.after(after));
+    }
+
+    /// Whether another renewal is allowed, and of use.
+    fn may_be_renewed(&self) -> bool {
+        self.ends_by != Some(self.valid_until) && !self.renewals_are_used_up()
     }
 }
 

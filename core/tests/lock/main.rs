@@ -11,6 +11,7 @@ mod leaves_nothing;
 mod loss;
 mod release;
 mod renewal;
+mod runtimes;
 mod sharing;
 mod support;
 mod unknown_outcome;
