@@ -1,3 +1,4 @@
+use std::future::pending;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, timeout_at};
@@ -107,6 +108,19 @@ impl Terms {
         owner.find(&self.key, |hold| (hold.locks.is(locks)).then(|| Lease::sharing(hold).ok()).flatten())
     }
 
+    /// Resolves with a share as soon as the same owner holds the lease: two of one owner never wait for each other.
+    async fn share_when_held(&self, locks: &Locks) -> Lease {
+        let Some(owner) = &self.owner else { return pending().await };
+        loop {
+            // Listening before the look, so that a grant between the two is heard of.
+            let granted = owner.granted();
+            if let Some(lease) = self.shared_hold(locks) {
+                return lease;
+            }
+            granted.await;
+        }
+    }
+
     fn conflict(&self, holder: Option<Holder>) -> Error {
         let Self { resource, wait, .. } = self;
         let message = match &holder {
@@ -131,7 +145,11 @@ impl Terms {
                 }
                 Ok(Attempt::Acquired(lease))
             }
-            Placed::Theirs(entry) => self.held(locks, &entry),
+            Placed::Theirs(entry) => match self.shared_hold(locks) {
+                // It went to the same owner while this was on its way.
+                Some(lease) => Ok(Attempt::Acquired(lease)),
+                None => self.held(locks, &entry),
+            },
         }
     }
 
@@ -164,15 +182,21 @@ struct Waiter<'a> {
 impl Waiter<'_> {
     async fn wait(mut self) -> Result<Lease, Error> {
         let place = self.locks.0.queues.join(&self.terms.key);
-        let Ok(mut head) = timeout_at(self.deadline, place.queue.head.lock()).await else {
-            return Err(self.terms.conflict(self.holder));
+        let turn = timeout_at(self.deadline, place.queue.head.lock());
+        let mut head = tokio::select! {
+            biased;
+            lease = self.terms.share_when_held(self.locks) => return Ok(lease),
+            turn = turn => match turn {
+                Ok(head) => head,
+                Err(_) => return Err(self.terms.conflict(self.holder)),
+            },
         };
         let mut pauses = Pauses::default();
         loop {
+            self.arm(&mut head).await;
             if let Some(lease) = self.terms.shared_hold(self.locks) {
                 return Ok(lease);
             }
-            self.arm(&mut head).await;
             let now = Instant::now();
             let next_try = match head.quiet_until.take().filter(|&quiet_until| quiet_until > now) {
                 Some(quiet_until) => quiet_until,
@@ -186,7 +210,11 @@ impl Waiter<'_> {
             }
             // A last try at the limit itself would come after it, so the wait ends there.
             let wake = next_try.min(self.deadline);
-            let hinted = sleep_until_hinted(wake, head.hints.as_mut(), &place.queue.released).await;
+            let hinted = tokio::select! {
+                biased;
+                lease = self.terms.share_when_held(self.locks) => return Ok(lease),
+                hinted = sleep_until_hinted(wake, head.hints.as_mut(), &place.queue.released) => hinted,
+            };
             match hinted {
                 Wake::Hint => pauses = Pauses::default(),
                 Wake::Deaf => head.hints = None,

@@ -1,6 +1,9 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
 use crate::error::{Error, ErrorKind, shown};
 use crate::lock::hold::Hold;
 use crate::store::Key;
@@ -17,6 +20,8 @@ struct Identity {
     label: String,
     /// What is held by this owner, so that it can be shared instead of waited for.
     holds: Mutex<Vec<Weak<Hold>>>,
+    /// There is one more.
+    granted: Notify,
 }
 
 impl Owner {
@@ -25,7 +30,7 @@ impl Owner {
     /// An owner that no other is the same as. The label is checked when something is acquired: 1 to 256 bytes without a
     /// control character.
     pub fn new(label: impl Into<String>) -> Self {
-        Self(Arc::new(Identity { label: label.into(), holds: Mutex::default() }))
+        Self(Arc::new(Identity { label: label.into(), holds: Mutex::default(), granted: Notify::new() }))
     }
 
     /// The label that others see.
@@ -55,6 +60,13 @@ impl Owner {
         let mut holds = self.holds();
         holds.retain(|hold| hold.strong_count() > 0);
         holds.push(Arc::downgrade(hold));
+        drop(holds);
+        self.0.granted.notify_waiters();
+    }
+
+    /// Resolves when this owner has been granted something after this call.
+    pub(super) fn granted(&self) -> Notified<'_> {
+        self.0.granted.notified()
     }
 
     // Nothing panics under this lock.

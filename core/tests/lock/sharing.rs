@@ -1,5 +1,7 @@
-use leasehold_core::lock::{Owner, Release};
-use tokio::time::{advance, sleep};
+use futures_util::FutureExt;
+use leasehold_conformance::{Fault, Operation, Plan};
+use leasehold_core::lock::{Attempt, Owner, Release};
+use tokio::time::{advance, sleep, timeout};
 
 use crate::support::{RESOURCE, Rig, seconds, try_once};
 
@@ -61,4 +63,27 @@ async fn what_is_lost_is_not_shared() {
     rig.a.close().await;
     fresh.check().unwrap();
     assert_eq!(rig.holder().await.unwrap().nonce, fresh.nonce());
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_of_one_owner_never_wait_for_each_other() {
+    // The one is the head of the queue, or waits behind a stranger.
+    for behind_a_stranger in [false, true] {
+        let rig = Rig::new();
+        let owner = Owner::new("worker");
+        let b = try_once(&rig.b).await.unwrap();
+        let stranger = behind_a_stranger.then(|| tokio::spawn(rig.a.lock(RESOURCE).acquire()));
+        sleep(seconds(0.1)).await;
+        let one = tokio::spawn(rig.a.lock(RESOURCE).owner(&owner).acquire());
+        sleep(seconds(0.1)).await;
+        // It is granted to the other before anybody is woken by the release, and heard of later than held.
+        rig.link.follow(Plan::none().nth(Operation::TryAdd, 1, Fault::DelayAnswer(seconds(1.0))));
+        let mut other = Box::pin(rig.a.lock(RESOURCE).owner(&owner).try_acquire());
+        assert_eq!(b.release().now_or_never().unwrap().unwrap(), Release::Released);
+        assert!((&mut other).now_or_never().is_none());
+        let Attempt::Acquired(other) = other.await.unwrap() else { panic!("it was free") };
+        let one = timeout(seconds(1.0), one).await.expect("while the other holds it").unwrap().unwrap();
+        assert_eq!(one.nonce(), other.nonce());
+        assert!(stranger.is_none_or(|stranger| !stranger.is_finished()));
+    }
 }
