@@ -170,6 +170,9 @@ impl Terms {
     }
 }
 
+/// How long no listener is tried after one that could not be had, or that has ended.
+const DEAF_FOR: Duration = Duration::from_secs(5);
+
 /// One acquisition that found the lease held.
 struct Waiter<'a> {
     locks: &'a Locks,
@@ -217,7 +220,11 @@ impl Waiter<'_> {
             };
             match hinted {
                 Wake::Hint => pauses = Pauses::default(),
-                Wake::Deaf => head.hints = None,
+                // A store whose streams end soon is not asked for another at once, nor again and again.
+                Wake::Deaf => {
+                    head.hints = None;
+                    head.deaf_until = Some(Instant::now() + DEAF_FOR);
+                }
                 Wake::Time if Instant::now() >= self.deadline => return Err(self.terms.conflict(self.holder)),
                 Wake::Time => {}
             }
@@ -229,7 +236,6 @@ impl Waiter<'_> {
     async fn arm(&self, head: &mut Head) {
         /// A listener that cannot be had costs this once in a while, and not the wait.
         const LIMIT: Duration = Duration::from_millis(500);
-        const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
         let now = Instant::now();
         let deaf = head.deaf_until.is_some_and(|deaf_until| now < deaf_until);
@@ -238,7 +244,7 @@ impl Waiter<'_> {
         }
         let watch = self.locks.store().watch(&self.terms.key);
         head.hints = timeout_at(self.deadline.min(now + LIMIT), watch).await.ok().and_then(Result::ok);
-        head.deaf_until = head.hints.is_none().then(|| now + AGAIN_AFTER);
+        head.deaf_until = head.hints.is_none().then(|| now + DEAF_FOR);
     }
 
     /// Asks the store, or says when to ask it next.

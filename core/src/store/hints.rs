@@ -3,7 +3,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use futures_core::Stream;
 
@@ -20,12 +20,14 @@ pub enum Hint {
 }
 
 /// The stream of hints that [`watch`](crate::AtomicStore::watch) opens. Dropping it stops listening.
-pub struct Hints(Pin<Box<dyn Stream<Item = Hint> + Send>>);
+///
+/// What has ended stays ended: a store's stream is not polled again after its end.
+pub struct Hints(Option<Pin<Box<dyn Stream<Item = Hint> + Send>>>);
 
 impl Hints {
     /// Takes a store's stream.
     pub fn new(stream: impl Stream<Item = Hint> + Send + 'static) -> Self {
-        Self(Box::pin(stream))
+        Self(Some(Box::pin(stream)))
     }
 
     /// The next hint, or nothing when none can come any more.
@@ -34,13 +36,13 @@ impl Hints {
     ///
     /// No hint is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Hint> {
-        std::future::poll_fn(|cx| self.0.as_mut().poll_next(cx)).await
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
     /// Forgets the hints that have come so far, before a look at the store that makes them needless.
     pub fn drain(&mut self) {
         let mut nobody = Context::from_waker(Waker::noop());
-        while let Poll::Ready(Some(_)) = self.0.as_mut().poll_next(&mut nobody) {}
+        while let Poll::Ready(Some(_)) = Pin::new(&mut *self).poll_next(&mut nobody) {}
     }
 }
 
@@ -48,7 +50,12 @@ impl Stream for Hints {
     type Item = Hint;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Hint>> {
-        self.0.as_mut().poll_next(cx)
+        let Some(stream) = &mut self.0 else { return Poll::Ready(None) };
+        let hint = ready!(stream.as_mut().poll_next(cx));
+        if hint.is_none() {
+            self.0 = None;
+        }
+        Poll::Ready(hint)
     }
 }
 
@@ -277,6 +284,28 @@ mod tests {
         assert_eq!(all.next().await, Some(Hint::Changed(key("x"))));
         hub.anything();
         assert_eq!(all.next().await, Some(Hint::Anything));
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_not_polled_after_its_end() {
+        let mut ended = false;
+        let mut hints = Hints::new(StreamOf(move || {
+            assert!(!std::mem::replace(&mut ended, true), "polled after its end");
+            Poll::Ready(None)
+        }));
+        hints.drain();
+        hints.drain();
+        assert_eq!(hints.next().await, None);
+    }
+
+    struct StreamOf<F>(F);
+
+    impl<F: FnMut() -> Poll<Option<Hint>> + Unpin> Stream for StreamOf<F> {
+        type Item = Hint;
+
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Hint>> {
+            (self.0)()
+        }
     }
 
     #[test]

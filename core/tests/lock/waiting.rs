@@ -1,8 +1,9 @@
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use leasehold_conformance::{Fault, Operation, Plan};
+use leasehold_conformance::{Fault, Faulty, Operation, Plan};
 use leasehold_core::lock::{Locks, Release};
 use leasehold_core::{
     AddOutcome, AtomicStore, Capabilities, Code, Effect, Entry, Error, ErrorKind, Hints, Key, Outcome, ReplaceOutcome,
@@ -180,48 +181,60 @@ async fn a_waiter_survives_a_store_that_fails_for_a_while() {
     assert!(recovered.elapsed() <= seconds(0.5));
 }
 
-/// A store whose hints are all lost.
-struct Deaf(MemoryStore);
+/// A store whose hints are all lost, or that gives up on a listener at once.
+struct Deaf {
+    memory: MemoryStore,
+    hints: fn() -> Hints,
+    watches: Arc<AtomicU32>,
+}
+
+impl Deaf {
+    fn new(memory: MemoryStore, hints: fn() -> Hints) -> Self {
+        Self { memory, hints, watches: Arc::default() }
+    }
+}
 
 #[async_trait]
 impl AtomicStore for Deaf {
     fn name(&self) -> &'static str {
-        self.0.name()
+        self.memory.name()
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.memory.capabilities()
     }
 
     async fn try_add(&self, key: &Key, value: Bytes, ttl: Ttl) -> Result<AddOutcome, Error> {
-        self.0.try_add(key, value, ttl).await
+        self.memory.try_add(key, value, ttl).await
     }
 
     async fn try_replace(&self, key: &Key, expected: &[u8], value: Bytes, ttl: Ttl) -> Result<ReplaceOutcome, Error> {
-        self.0.try_replace(key, expected, value, ttl).await
+        self.memory.try_replace(key, expected, value, ttl).await
     }
 
     async fn try_remove(&self, key: &Key, expected: &[u8]) -> Result<Outcome, Error> {
-        self.0.try_remove(key, expected).await
+        self.memory.try_remove(key, expected).await
     }
 
     async fn try_expire(&self, key: &Key, expected: &[u8], ttl: Ttl) -> Result<Outcome, Error> {
-        self.0.try_expire(key, expected, ttl).await
+        self.memory.try_expire(key, expected, ttl).await
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Entry>, Error> {
-        self.0.get(key).await
+        self.memory.get(key).await
     }
 
     async fn watch(&self, _: &Key) -> Result<Hints, Error> {
-        Ok(Hints::new(futures_util::stream::pending()))
+        self.watches.fetch_add(1, Ordering::Relaxed);
+        Ok((self.hints)())
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn lost_hints_and_a_crashed_holder_cost_the_ttl_and_one_interval() {
     let memory = MemoryStore::new();
-    let (crashed, waiting) = (Locks::new(memory.clone()), Locks::new(Deaf(memory)));
+    let silent = || Hints::new(futures_util::stream::pending());
+    let (crashed, waiting) = (Locks::new(memory.clone()), Locks::new(Deaf::new(memory, silent)));
     let runtime_of_the_crashed = crashed.lock(RESOURCE).ttl(seconds(3.0));
     let held = runtime_of_the_crashed.renewal(leasehold_core::lock::Renewal::Off).acquire().await.unwrap();
     std::mem::forget(held);
@@ -255,4 +268,20 @@ async fn a_store_without_hints_is_asked_again_at_growing_pauses() {
     drop(b);
     drop(waiter.await.unwrap().unwrap());
     assert!(released.elapsed() <= seconds(0.5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_ends_at_once_is_not_asked_for_all_the_time() {
+    let memory = MemoryStore::new();
+    let link = Faulty::new(Deaf::new(memory.clone(), || Hints::new(futures_util::stream::empty())));
+    let (holding, waiting) = (Locks::new(memory), Locks::new(link.clone()));
+    let held = holding.lock(RESOURCE).ttl(seconds(300.0)).acquire().await.unwrap();
+    let waiter = tokio::spawn(waiting.lock(RESOURCE).wait(seconds(100.0)).acquire());
+    sleep(seconds(20.0)).await;
+    let watches = link.store().watches.load(Ordering::Relaxed);
+    assert!((2..=5).contains(&watches), "once in a while, and not {watches} times in 20 s");
+    let tries = link.calls(Operation::TryAdd);
+    assert!(tries < 150, "about three a second, and not {tries} in 20 s");
+    drop(held);
+    drop(waiter.await.unwrap().unwrap());
 }
