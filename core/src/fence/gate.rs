@@ -47,7 +47,10 @@ impl FenceGate {
     /// # Errors
     ///
     /// `InvalidInput` for a key that breaks a rule, `Corrupt` when something else is stored there, and what the store
-    /// could not answer. After an unknown effect the value may be there; to write again with the same token is safe.
+    /// could not answer. After an unknown effect the value may be there. To write again with the same token is safe, and
+    /// settles it: under [`Repeatable`](FencePolicy::Repeatable) by writing anew, and under
+    /// [`Strict`](FencePolicy::Strict) either so, or by a [`Stale`](Admission::Stale) whose `highest` is the very token
+    /// that was written with. Then the one write of this lease is there, and must not be taken for refused.
     ///
     /// # Cancel safety
     ///

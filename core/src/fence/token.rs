@@ -38,7 +38,8 @@ impl fmt::Display for FencingToken {
 /// Whether one holder may write more than once. This enum is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FencePolicy {
-    /// `token > last`: one write a lease.
+    /// `token > last`: one write a lease. One that is sent again because its outcome was unknown is refused for its own
+    /// token, if it had been made.
     Strict,
     /// `token >= last`: the same holder may write again.
     Repeatable,
@@ -61,7 +62,8 @@ impl FencePolicy {
 pub enum Admission<T = ()> {
     /// It was made.
     Admitted(T),
-    /// It was refused, and nothing changed: a write with `highest` came before.
+    /// This one was refused, and changed nothing: a write with `highest` came before. With one's own token as `highest`
+    /// that was a write of one's own.
     Stale {
         /// The highest token that the resource has seen.
         highest: FencingToken,

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use leasehold_conformance::{Fault, Faulty, Operation, Plan};
 use leasehold_core::fence::{Admission, FenceGate, FencePolicy, FencedCell, FencingToken};
 use leasehold_core::lock::{Locks, Renewal};
 use leasehold_core::{AtomicStore, CacheStore, ErrorKind, Key};
@@ -138,6 +139,31 @@ async fn a_gate_in_a_store_refuses_an_older_token() {
     store.set(&Key::new("fence:account").unwrap(), "junk".into(), leasehold_core::Expiry::Never).await.unwrap();
     let corrupt = gate.write("account", token(3), FencePolicy::Strict, "x").await.unwrap_err();
     assert_eq!(corrupt.kind(), ErrorKind::Corrupt);
+}
+
+#[tokio::test]
+async fn a_write_of_unknown_outcome_is_settled_by_writing_again() {
+    let token = |number| FencingToken::new(number).unwrap();
+    for operation in [Operation::TryAdd, Operation::TryReplace] {
+        for fault in [Fault::LoseAnswer, Fault::Refuse] {
+            for policy in [FencePolicy::Strict, FencePolicy::Repeatable] {
+                let store = Faulty::new(MemoryStore::new());
+                let gate = FenceGate::new(store.clone());
+                if operation == Operation::TryReplace {
+                    assert!(gate.write("account", token(1), policy, "before").await.unwrap().is_admitted());
+                }
+                store.follow(Plan::none().nth(operation, 1, fault));
+                gate.write("account", token(2), policy, "once").await.unwrap_err();
+                let again = gate.write("account", token(2), policy, "once").await.unwrap();
+                // Refused for its own token is as good as made.
+                let made_before = policy == FencePolicy::Strict && fault == Fault::LoseAnswer;
+                let settled =
+                    if made_before { Admission::Stale { highest: token(2) } } else { Admission::Admitted(()) };
+                assert_eq!(again, settled, "{policy:?} after {fault:?} of {operation}");
+                assert_eq!(gate.read("account").await.unwrap(), Some((token(2), "once".into())));
+            }
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
