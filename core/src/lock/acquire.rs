@@ -10,7 +10,7 @@ use crate::lock::locks::Locks;
 use crate::lock::owner::process_label;
 use crate::lock::pause::{Pauses, Wake, after_expiry, sleep_until_hinted};
 use crate::lock::place::{Bid, Place, Placed};
-use crate::lock::queue::Head;
+use crate::lock::queue::{Head, Queue};
 use crate::lock::record::{Holder, encode};
 use crate::lock::request::{LockRequest, Terms};
 use crate::store::Entry;
@@ -36,7 +36,8 @@ impl LockRequest {
     /// - `InvalidInput` for a key or an option that breaks a rule, before anything is sent.
     /// - `Timeout` when the store did not answer before the wait limit, or granted too late.
     /// - What the store could not answer, such as `Unavailable`. A store that fails at the first try fails this at
-    ///   once; one that fails later, without effect, is tried again until the wait limit.
+    ///   once; one that fails later, or while others here wait as well, and without effect, is tried again until the
+    ///   wait limit.
     ///
     /// After an error of unknown effect nobody holds the lease through this call: what the store may have granted is
     /// reclaimed in the background.
@@ -51,15 +52,20 @@ impl LockRequest {
         }
         let started = locks.now();
         let deadline = started.after(terms.wait).instant();
+        let mut holder = None;
         if terms.wait.is_zero() || !locks.0.queues.is_queued_for(&terms.key) {
             let limit = if terms.wait.is_zero() { None } else { Some(deadline) };
             match terms.attempt(&locks, started, limit).await? {
                 Attempt::Acquired(lease) => return Ok(lease),
                 Attempt::Held(holder) if terms.wait.is_zero() => return Err(terms.conflict(Some(holder))),
-                Attempt::Held(_) => {}
+                Attempt::Held(first) => holder = Some(first),
             }
         }
-        Waiter { locks: &locks, terms: &terms, deadline, holder: None }.wait().await
+        let place = locks.0.queues.join(&terms.key);
+        if let Some(holder) = holder {
+            place.queue.is_held_by(holder);
+        }
+        Waiter { locks: &locks, terms: &terms, deadline, queue: &place.queue }.wait().await
     }
 
     /// Makes exactly one try. The wait limit plays no part.
@@ -155,11 +161,20 @@ impl Terms {
 
     fn bid(&self, locks: &Locks) -> Bid {
         let (nonce, since) = (locks.nonce(), SystemTime::now());
-        let label = match &self.owner {
+        Bid { nonce, value: encode(nonce, self.label(), since), since }
+    }
+
+    /// What others are told of a lease that was just granted.
+    fn holder(&self, lease: &Lease) -> Holder {
+        let (owner, time_left) = (self.label().to_owned(), self.plan.ttl.as_duration());
+        Holder { owner, nonce: lease.nonce(), since: lease.since(), time_left }
+    }
+
+    fn label(&self) -> &str {
+        match &self.owner {
             Some(owner) => owner.label(),
             None => process_label(),
-        };
-        Bid { nonce, value: encode(nonce, label, since), since }
+        }
     }
 
     fn held(&self, locks: &Locks, entry: &Entry) -> Result<Attempt, Error> {
@@ -173,25 +188,23 @@ impl Terms {
 /// How long no listener is tried after one that could not be had, or that has ended.
 const DEAF_FOR: Duration = Duration::from_secs(5);
 
-/// One acquisition that found the lease held.
+/// One acquisition that found the lease held, or others waiting for it.
 struct Waiter<'a> {
     locks: &'a Locks,
     terms: &'a Terms,
     deadline: Instant,
-    /// Who held it when last asked.
-    holder: Option<Holder>,
+    queue: &'a Queue,
 }
 
 impl Waiter<'_> {
-    async fn wait(mut self) -> Result<Lease, Error> {
-        let place = self.locks.0.queues.join(&self.terms.key);
-        let turn = timeout_at(self.deadline, place.queue.head.lock());
+    async fn wait(&self) -> Result<Lease, Error> {
+        let turn = timeout_at(self.deadline, self.queue.head.lock());
         let mut head = tokio::select! {
             biased;
             lease = self.terms.share_when_held(self.locks) => return Ok(lease),
             turn = turn => match turn {
                 Ok(head) => head,
-                Err(_) => return Err(self.terms.conflict(self.holder)),
+                Err(_) => return Err(self.conflict()),
             },
         };
         let mut pauses = Pauses::default();
@@ -209,14 +222,14 @@ impl Waiter<'_> {
                 },
             };
             if now >= self.deadline {
-                return Err(self.terms.conflict(self.holder));
+                return Err(self.conflict());
             }
             // A last try at the limit itself would come after it, so the wait ends there.
             let wake = next_try.min(self.deadline);
             let hinted = tokio::select! {
                 biased;
                 lease = self.terms.share_when_held(self.locks) => return Ok(lease),
-                hinted = sleep_until_hinted(wake, head.hints.as_mut(), &place.queue.released) => hinted,
+                hinted = sleep_until_hinted(wake, head.hints.as_mut(), &self.queue.released) => hinted,
             };
             match hinted {
                 Wake::Hint => pauses = Pauses::default(),
@@ -225,10 +238,14 @@ impl Waiter<'_> {
                     head.hints = None;
                     head.deaf_until = Some(Instant::now() + DEAF_FOR);
                 }
-                Wake::Time if Instant::now() >= self.deadline => return Err(self.terms.conflict(self.holder)),
+                Wake::Time if Instant::now() >= self.deadline => return Err(self.conflict()),
                 Wake::Time => {}
             }
         }
+    }
+
+    fn conflict(&self) -> Error {
+        self.terms.conflict(self.queue.holder())
     }
 
     /// Listens before the try that confirms that it is still held, so that a release between the two is heard. Without
@@ -248,7 +265,7 @@ impl Waiter<'_> {
     }
 
     /// Asks the store, or says when to ask it next.
-    async fn ask(&mut self, head: &mut Head, pauses: &mut Pauses) -> Result<Result<Lease, Instant>, Error> {
+    async fn ask(&self, head: &mut Head, pauses: &mut Pauses) -> Result<Result<Lease, Instant>, Error> {
         if let Some(hints) = &mut head.hints {
             // What was hinted at up to here, the try itself finds out.
             hints.drain();
@@ -258,15 +275,16 @@ impl Waiter<'_> {
                 // The next head is told of our release by the listener that is armed already, and need not try before.
                 let expiry = after_expiry(self.terms.plan.ttl.as_duration());
                 head.quiet_until = head.hints.is_some().then_some(expiry);
+                self.queue.is_held_by(self.terms.holder(&lease));
                 Ok(Ok(lease))
             }
             Ok(Attempt::Held(holder)) => {
                 let expiry = after_expiry(holder.time_left);
-                self.holder = Some(holder);
+                self.queue.is_held_by(holder);
                 Ok(Err(if head.hints.is_some() { expiry } else { expiry.min(pauses.next()) }))
             }
-            // It held once, so the store has been there: it may well come back while there is time to wait.
-            Err(error) if error.effect() == Effect::None && is_passing(&error) && self.holder.is_some() => {
+            // A queue begins with an answer of the store: it may well come back while there is time to wait.
+            Err(error) if error.effect() == Effect::None && is_passing(&error) => {
                 tracing::debug!(%error, "a try failed while waiting for a lease");
                 Ok(Err(pauses.next()))
             }

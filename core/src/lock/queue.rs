@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::time::Instant;
 
+use crate::lock::record::Holder;
 use crate::store::{Hints, Key};
 
 /// Those who wait in this process, first in and first out for each key. Only the head of a queue asks the store.
@@ -26,6 +27,8 @@ pub(super) struct Queue {
     pub(super) head: AsyncMutex<Head>,
     /// A lease of this process on the key was released; for a store that gives no hints.
     pub(super) released: Notify,
+    /// Who held it when anybody in here was told last.
+    holder: Mutex<Option<Holder>>,
 }
 
 /// What one head hands on to the next.
@@ -79,6 +82,21 @@ impl Queues {
     // Nothing panics under this lock.
     fn by_key(&self) -> MutexGuard<'_, HashMap<Key, Waiting>> {
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    pub(super) fn holder(&self) -> Option<Holder> {
+        self.seen().clone()
+    }
+
+    pub(super) fn is_held_by(&self, holder: Holder) {
+        *self.seen() = Some(holder);
+    }
+
+    // Nothing panics under this lock.
+    fn seen(&self) -> MutexGuard<'_, Option<Holder>> {
+        self.holder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

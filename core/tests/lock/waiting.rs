@@ -181,6 +181,35 @@ async fn a_waiter_survives_a_store_that_fails_for_a_while() {
     assert!(recovered.elapsed() <= seconds(0.5));
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_try_that_confirms_may_fail_as_any_later_one() {
+    let rig = Rig::with_plan(Plan::none().nth(Operation::TryAdd, 2, Fault::Refuse));
+    let b = try_once(&rig.b).await.unwrap();
+    let waiter = tokio::spawn(rig.a.lock(RESOURCE).acquire());
+    sleep(seconds(1.0)).await;
+    drop(b);
+    drop(waiter.await.unwrap().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_never_had_its_turn_hears_who_has_it_too() {
+    let rig = Rig::new();
+    let b = try_once(&rig.b).await.unwrap();
+    let head = tokio::spawn(rig.a.lock(RESOURCE).owner("head").acquire());
+    sleep(seconds(0.1)).await;
+    let conflict = rig.a.lock(RESOURCE).wait(seconds(1.0)).acquire().await.unwrap_err();
+    assert_eq!(conflict.holder().unwrap().nonce, b.nonce());
+    // Nobody asks again while the head of the queue holds it; those behind hear of it all the same.
+    let next = tokio::spawn(rig.a.lock(RESOURCE).acquire());
+    assert_eq!(b.release().await.unwrap(), Release::Released);
+    let lease = head.await.unwrap().unwrap();
+    let conflict = rig.a.lock(RESOURCE).wait(seconds(1.0)).acquire().await.unwrap_err();
+    let holder = conflict.holder().unwrap();
+    assert_eq!((holder.nonce, holder.owner.as_str()), (lease.nonce(), "head"));
+    drop(lease);
+    drop(next.await.unwrap().unwrap());
+}
+
 /// A store whose hints are all lost, or that gives up on a listener at once.
 struct Deaf {
     memory: MemoryStore,
