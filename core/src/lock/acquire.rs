@@ -1,7 +1,7 @@
 use std::future::pending;
 use std::time::{Duration, SystemTime};
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::clock::Moment;
 use crate::error::{Code, Effect, Error, ErrorKind};
@@ -214,6 +214,10 @@ impl Waiter<'_> {
                 return Ok(lease);
             }
             let now = Instant::now();
+            if now >= self.deadline {
+                // A try would be given up at once, and may all the same be made.
+                return Err(self.conflict());
+            }
             let next_try = match head.quiet_until.take().filter(|&quiet_until| quiet_until > now) {
                 Some(quiet_until) => quiet_until,
                 None => match self.ask(&mut head, &mut pauses).await? {
@@ -221,9 +225,6 @@ impl Waiter<'_> {
                     Err(next_try) => next_try,
                 },
             };
-            if now >= self.deadline {
-                return Err(self.conflict());
-            }
             // A last try at the limit itself would come after it, so the wait ends there.
             let wake = next_try.min(self.deadline);
             let hinted = tokio::select! {
@@ -251,7 +252,7 @@ impl Waiter<'_> {
     /// Listens before the try that confirms that it is still held, so that a release between the two is heard. Without
     /// hints, time alone wakes us.
     async fn arm(&self, head: &mut Head) {
-        /// A listener that cannot be had costs this once in a while, and not the wait.
+        /// A listener that cannot be had costs this once in a while, or half of a short wait: the rest is for the try.
         const LIMIT: Duration = Duration::from_millis(500);
 
         let now = Instant::now();
@@ -260,7 +261,8 @@ impl Waiter<'_> {
             return;
         }
         let watch = self.locks.store().watch(&self.terms.key);
-        head.hints = timeout_at(self.deadline.min(now + LIMIT), watch).await.ok().and_then(Result::ok);
+        let limit = LIMIT.min(self.deadline.saturating_duration_since(now) / 2);
+        head.hints = timeout(limit, watch).await.ok().and_then(Result::ok);
         head.deaf_until = head.hints.is_none().then(|| now + DEAF_FOR);
     }
 

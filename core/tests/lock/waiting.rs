@@ -286,6 +286,22 @@ async fn a_listener_that_hangs_costs_an_interval_and_not_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_listener_that_hangs_turns_no_conflict_into_a_doubt() {
+    for wait in [0.1, 0.3, 0.6] {
+        let slow = Fault::DelayAnswer(seconds(0.01));
+        let plan = Plan::none().from(Operation::Watch, 1, Fault::Hang).nth(Operation::TryAdd, 2, slow);
+        let rig = Rig::with_plan(plan);
+        let b = try_once(&rig.b).await.unwrap();
+        let started = Instant::now();
+        let error = rig.a.lock(RESOURCE).wait(seconds(wait)).acquire().await.unwrap_err();
+        assert_eq!((error.kind(), error.effect()), (ErrorKind::Conflict, Effect::None), "within {wait} s");
+        assert_eq!(started.elapsed(), seconds(wait));
+        assert_eq!(rig.a.stats().settling, 0, "nothing is in doubt");
+        assert_eq!(error.holder().unwrap().nonce, b.nonce());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_without_hints_is_asked_again_at_growing_pauses() {
     let rig = Rig::with_plan(Plan::none().from(Operation::Watch, 1, Fault::Refuse));
     let b = rig.b.lock(RESOURCE).ttl(seconds(300.0)).acquire().await.unwrap();
