@@ -1,6 +1,6 @@
+use std::future::pending;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{Code, Effect, Error, ErrorKind};
@@ -94,7 +94,7 @@ impl Terms {
         const LONGEST: Duration = Duration::from_secs(5);
 
         let mut hints = self.listen(limit).await;
-        let (mut pauses, silence) = (Pauses::default(), Notify::new());
+        let mut pauses = Pauses::default();
         loop {
             // Listening first, and then asking once more, so that an answer between the two is heard of.
             let next = match self.ask(Some(limit)).await {
@@ -116,7 +116,7 @@ impl Terms {
                 }
                 Err(error) => return Err(error),
             };
-            match sleep_until_hinted(next.min(limit), hints.as_mut(), &silence).await {
+            match sleep_until_hinted(next.min(limit), hints.as_mut(), pending::<()>()).await {
                 Wake::Hint => pauses = Pauses::default(),
                 Wake::Deaf => hints = None,
                 Wake::Time if Instant::now() >= limit => return Err(in_progress(as_text(&self.operation), time_left)),

@@ -227,10 +227,11 @@ impl Waiter<'_> {
             };
             // A last try at the limit itself would come after it, so the wait ends there.
             let wake = next_try.min(self.deadline);
+            let Head { hints, released, .. } = &mut *head;
             let hinted = tokio::select! {
                 biased;
                 lease = self.terms.share_when_held(self.locks) => return Ok(lease),
-                hinted = sleep_until_hinted(wake, head.hints.as_mut(), &self.queue.released) => hinted,
+                hinted = sleep_until_hinted(wake, hints.as_mut(), released.changed()) => hinted,
             };
             match hinted {
                 Wake::Hint => pauses = Pauses::default(),
@@ -268,13 +269,13 @@ impl Waiter<'_> {
 
     /// Asks the store, or says when to ask it next.
     async fn ask(&self, head: &mut Head, pauses: &mut Pauses) -> Result<Result<Lease, Instant>, Error> {
-        if let Some(hints) = &mut head.hints {
-            // What was hinted at up to here, the try itself finds out.
-            hints.drain();
-        }
+        // What has happened up to here, the try itself finds out.
+        head.forget_news();
         match self.terms.attempt(self.locks, self.locks.now(), Some(self.deadline)).await {
             Ok(Attempt::Acquired(lease)) => {
                 // The next head is told of our release by the listener that is armed already, and need not try before.
+                // What comes by now is still of the one who held it before us.
+                head.forget_news();
                 let expiry = after_expiry(self.terms.plan.ttl.as_duration());
                 head.quiet_until = head.hints.is_some().then_some(expiry);
                 self.queue.is_held_by(self.terms.holder(&lease));

@@ -1,9 +1,9 @@
 //! How long to wait until the next look at a key that somebody else holds.
 
+use std::future::pending;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 use crate::clock::Moment;
 use crate::store::Hints;
@@ -42,19 +42,22 @@ pub(crate) enum Wake {
     Deaf,
 }
 
-/// Sleeps until `wake`, or until a hint of the store comes, or without those one of this process.
-pub(crate) async fn sleep_until_hinted(wake: Instant, hints: Option<&mut Hints>, released: &Notify) -> Wake {
-    let woken = async {
+/// Sleeps until `wake`, or until a hint of the store comes, or `told`: what this process knows by itself it need not
+/// hear of by a store whose hints may be lost.
+pub(crate) async fn sleep_until_hinted(wake: Instant, hints: Option<&mut Hints>, told: impl Future) -> Wake {
+    let hinted = async {
         match hints {
             Some(hints) => match hints.next().await {
                 Some(_) => Wake::Hint,
                 None => Wake::Deaf,
             },
-            None => {
-                released.notified().await;
-                Wake::Hint
-            }
+            None => pending().await,
         }
     };
-    timeout_at(wake, woken).await.unwrap_or(Wake::Time)
+    tokio::select! {
+        biased;
+        hinted = hinted => hinted,
+        _ = told => Wake::Hint,
+        () = sleep_until(wake) => Wake::Time,
+    }
 }

@@ -3,7 +3,7 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
 
 use crate::lock::record::Holder;
@@ -22,20 +22,20 @@ struct Waiting {
 }
 
 /// The queue of one key. Tokio's mutex is fair: who locks `head` in turn is the head.
-#[derive(Default)]
 pub(super) struct Queue {
     pub(super) head: AsyncMutex<Head>,
-    /// A lease of this process on the key was released; for a store that gives no hints.
-    pub(super) released: Notify,
+    /// A lease of this process on the key was released: known here without a hint of the store's.
+    released: watch::Sender<()>,
     /// Who held it when anybody in here was told last.
     holder: Mutex<Option<Holder>>,
 }
 
 /// What one head hands on to the next.
-#[derive(Default)]
 pub(super) struct Head {
     /// The listener, armed once for all who come to be head.
     pub(super) hints: Option<Hints>,
+    /// Hears of releases of this process.
+    pub(super) released: watch::Receiver<()>,
     /// Until when it is not worth while to try to listen again.
     pub(super) deaf_until: Option<Instant>,
     /// Until when a try is known to fail unless something wakes us: the last head holds the lease.
@@ -64,7 +64,7 @@ impl Queues {
     /// Queues up.
     pub(super) fn join<'q>(&'q self, key: &'q Key) -> Place<'q> {
         let mut by_key = self.by_key();
-        let waiting = by_key.entry(key.clone()).or_insert_with(|| Waiting { queue: Arc::default(), places: 0 });
+        let waiting = by_key.entry(key.clone()).or_insert_with(|| Waiting { queue: Arc::new(Queue::new()), places: 0 });
         waiting.places += 1;
         self.waiting.fetch_add(1, Ordering::AcqRel);
         Place { queues: self, key, queue: waiting.queue.clone() }
@@ -75,7 +75,7 @@ impl Queues {
         if self.waiting() > 0
             && let Some(waiting) = self.by_key().get(key)
         {
-            waiting.queue.released.notify_one();
+            waiting.queue.released.send_replace(());
         }
     }
 
@@ -86,6 +86,12 @@ impl Queues {
 }
 
 impl Queue {
+    fn new() -> Self {
+        let (sender, released) = watch::channel(());
+        let head = Head { hints: None, released, deaf_until: None, quiet_until: None };
+        Self { head: AsyncMutex::new(head), released: sender, holder: Mutex::default() }
+    }
+
     pub(super) fn holder(&self) -> Option<Holder> {
         self.seen().clone()
     }
@@ -97,6 +103,16 @@ impl Queue {
     // Nothing panics under this lock.
     fn seen(&self) -> MutexGuard<'_, Option<Holder>> {
         self.holder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Head {
+    /// Forgets the news that have come so far.
+    pub(super) fn forget_news(&mut self) {
+        if let Some(hints) = &mut self.hints {
+            hints.drain();
+        }
+        self.released.mark_unchanged();
     }
 }
 

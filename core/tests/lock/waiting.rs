@@ -273,6 +273,24 @@ async fn lost_hints_and_a_crashed_holder_cost_the_ttl_and_one_interval() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_of_this_process_needs_no_hint() {
+    let link = Faulty::new(Deaf::new(MemoryStore::new(), || Hints::new(futures_util::stream::pending())));
+    let locks = Locks::new(link.clone());
+    let held = locks.lock(RESOURCE).acquire().await.unwrap();
+    let waiters: Vec<_> = (0..10).map(|_| tokio::spawn(locks.lock(RESOURCE).acquire())).collect();
+    sleep(seconds(1.0)).await;
+    let released = Instant::now();
+    drop(held);
+    for waiter in waiters {
+        // Released in the background, or before the next of them was polled.
+        let lease = waiter.await.unwrap().unwrap();
+        assert_eq!(lease.release().await.unwrap(), Release::Released);
+    }
+    assert_eq!(released.elapsed(), seconds(0.0));
+    assert_eq!(link.calls(Operation::TryAdd), 1 + 2 + 10, "the holder, the first to wait twice, and each in its turn");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_listener_that_hangs_costs_an_interval_and_not_the_wait() {
     let rig = Rig::with_plan(Plan::none().from(Operation::Watch, 1, Fault::Hang));
     let b = rig.b.lock(RESOURCE).ttl(seconds(300.0)).acquire().await.unwrap();
