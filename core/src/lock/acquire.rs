@@ -92,7 +92,8 @@ impl LockRequest {
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire), and `Lost`. Work that has ended is never turned into an error: a release that
-    /// fails then goes on in the background.
+    /// fails then goes on in the background, and one that finds the lease lost is counted and warned of. Who has to know
+    /// takes the steps apart, and looks at what [`release`](Lease::release) says.
     ///
     /// # Cancel safety
     ///

@@ -196,7 +196,7 @@ impl Hold {
         self.latched(|term| term.renewed(sent, now)).map_err(|lost| {
             // The stored lease was just made to live longer, and nobody holds it any more.
             if !self.outlives_loss {
-                reclaim::release(self);
+                reclaim::release(self, false);
             }
             lost.into()
         })
@@ -267,6 +267,13 @@ impl Hold {
         let reason = self.term().valid_until(self.granted_at).err().map_or("", LossReason::as_str);
         metrics::counter!("leasehold_leases_lost_total", "reason" => reason).increment(1);
         tracing::warn!(resource = %self.resource, reason, "a lease was lost");
+    }
+
+    /// Its release found nothing that was ours, though it counted as held: another may have worked beside us.
+    pub(super) fn was_lost_unnoticed(&self) {
+        let reason = LossReason::NotOurs.as_str();
+        metrics::counter!("leasehold_leases_lost_total", "reason" => reason).increment(1);
+        tracing::warn!(resource = %self.resource, reason, "a lease was lost before its release");
     }
 
     fn lost(&self, reason: LossReason) -> Lost {

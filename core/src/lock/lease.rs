@@ -50,7 +50,8 @@ pub enum Release {
     Released,
     /// It goes on: somebody else holds a share of it.
     StillShared,
-    /// It was lost before. Who holds it now, if anybody, keeps it.
+    /// It was lost before. Who holds it now, if anybody, keeps it, and may have worked beside us: the loss is counted and
+    /// warned of as any other, also when a lease that is dropped finds it out.
     AlreadyLost,
 }
 
@@ -220,7 +221,10 @@ impl Lease {
         let outcome = locks.answered_by(self.hold.ends_without_us(now), "release", removal).await?;
         self.stage = Stage::Settled;
         if self.hold.may_land_again {
-            reclaim::release(&self.hold);
+            reclaim::release(&self.hold, false);
+        }
+        if outcome == Outcome::NotApplied && held.is_ok() {
+            self.hold.was_lost_unnoticed();
         }
         Ok(match outcome {
             Outcome::Applied => {
@@ -264,7 +268,10 @@ impl Lease {
         self.stage = Stage::Settled;
         Ok(match outcome {
             ReplaceOutcome::Applied(_) => Release::Released,
-            ReplaceOutcome::NotApplied => Release::AlreadyLost,
+            ReplaceOutcome::NotApplied => {
+                self.hold.was_lost_unnoticed();
+                Release::AlreadyLost
+            }
         })
     }
 
@@ -302,8 +309,8 @@ impl Drop for Lease {
         }
         if self.stage == Stage::Releasing {
             // Lost or not, what may be left of it in the store is of no use to anybody.
-            let _ = self.hold.end(self.hold.locks.now());
-            reclaim::release(&self.hold);
+            let held = self.hold.end(self.hold.locks.now());
+            reclaim::release(&self.hold, held.is_ok());
         }
     }
 }

@@ -11,15 +11,18 @@ use crate::lock::hold::Hold;
 use crate::lock::locks::Locks;
 use crate::store::{Key, Outcome, Ttl};
 
-/// Releases a lease in the background, until the store says so or it has ended by its ttl.
-pub(super) fn release(hold: &Arc<Hold>) {
+/// Releases a lease in the background, until the store says so or it has ended by its ttl. One that counted as held, and
+/// is not there any more, was lost.
+pub(super) fn release(hold: &Arc<Hold>, counted_as_held: bool) {
     let hold = hold.clone();
     let landed = if hold.may_land_again { Landed::PerhapsAgain } else { Landed::Surely };
     let chore = remove(hold.locks.clone(), hold.key.clone(), hold.value.clone(), hold.plan.ttl, landed);
     let locks = hold.locks.clone();
     let runtime = hold.runtime.clone();
     locks.settle(&runtime, async move {
-        chore.await;
+        if chore.await == Some(Outcome::NotApplied) && counted_as_held {
+            hold.was_lost_unnoticed();
+        }
         hold.locks.0.queues.released(&hold.key);
     });
 }
@@ -88,7 +91,8 @@ impl Drop for Doubt<'_> {
 impl Locks {
     /// Removes an entry of ours in the background, if it is there or comes to be.
     pub(crate) fn remove_later(&self, runtime: &Handle, key: &Key, value: &Bytes, ttl: Ttl, landed: Landed) {
-        self.settle(runtime, remove(self.clone(), key.clone(), value.clone(), ttl, landed));
+        let chore = remove(self.clone(), key.clone(), value.clone(), ttl, landed);
+        self.settle(runtime, async { _ = chore.await });
     }
 }
 
@@ -96,7 +100,9 @@ impl Locks {
 ///
 /// That it is not there settles it only when no request for it may be parked on its way any more, and land after a
 /// removal that found nothing; nor does a removal settle it while a second sending may land after that.
-async fn remove(locks: Locks, key: Key, value: Bytes, ttl: Ttl, landed: Landed) {
+///
+/// Gives what was there at the first try, if that was answered.
+async fn remove(locks: Locks, key: Key, value: Bytes, ttl: Ttl, landed: Landed) -> Option<Outcome> {
     const FIRST_PAUSE: Duration = Duration::from_millis(50);
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
     const LIMIT: Duration = Duration::from_secs(5);
@@ -107,16 +113,25 @@ async fn remove(locks: Locks, key: Key, value: Bytes, ttl: Ttl, landed: Landed) 
     };
     let ends = trusted_from.after(ttl.as_duration());
     let mut pause = FIRST_PAUSE;
+    let mut first = None;
     loop {
         let asked = locks.now();
-        match tokio::time::timeout(LIMIT, locks.store().try_remove(&key, &value)).await {
-            Ok(Ok(Outcome::Applied)) if landed != Landed::PerhapsAgain => return,
-            Ok(Ok(_)) if asked.is_past(trusted_from) => return,
-            Ok(Ok(_)) | Err(_) => {}
-            Ok(Err(error)) => tracing::debug!(%key, %error, "a removal failed and is tried again"),
+        let answer = match tokio::time::timeout(LIMIT, locks.store().try_remove(&key, &value)).await {
+            Ok(Ok(outcome)) => Some(outcome),
+            Ok(Err(error)) => {
+                tracing::debug!(%key, %error, "a removal failed and is tried again");
+                None
+            }
+            Err(_) => None,
+        };
+        let first = *first.get_or_insert(answer);
+        match answer {
+            Some(Outcome::Applied) if landed != Landed::PerhapsAgain => return first,
+            Some(_) if asked.is_past(trusted_from) => return first,
+            Some(_) | None => {}
         }
         if locks.now().is_past(ends) {
-            return;
+            return first;
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);

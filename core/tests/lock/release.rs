@@ -1,6 +1,7 @@
 use leasehold_conformance::{Fault, Operation, Plan};
 use leasehold_core::lock::{Release, Renewal};
 use leasehold_core::{Effect, Outcome};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tokio::time::{advance, sleep};
 
 use crate::support::{RESOURCE, Rig, eventually, seconds, try_once};
@@ -56,6 +57,62 @@ async fn a_lease_that_is_dropped_is_released_and_close_waits_for_it() {
     rig.a.close().await;
     assert!(rig.is_free().await);
     assert_eq!(rig.a.stats(), Default::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_that_only_the_release_finds_out_is_counted() {
+    for how in 0..4 {
+        let recorder = DebuggingRecorder::new();
+        let snapshots = recorder.snapshotter();
+        let _recording = metrics::set_default_local_recorder(&recorder);
+        for lost in [false, true] {
+            let rig = Rig::new();
+            let free = async || {
+                if lost {
+                    rig.b.force_release(RESOURCE).await.unwrap().unwrap();
+                }
+            };
+            if how == 3 {
+                let freed = rig.a.lock(RESOURCE).run(async |_| free().await).await;
+                freed.expect("work that has ended is not turned into an error");
+            } else {
+                let lease = rig.a.lock(RESOURCE).acquire().await.unwrap();
+                free().await;
+                let expected = if lost { Release::AlreadyLost } else { Release::Released };
+                match how {
+                    0 => assert_eq!(lease.release().await.unwrap(), expected),
+                    1 => assert_eq!(lease.release_no_sooner_than(seconds(5.0)).await.unwrap(), expected),
+                    _ => drop(lease),
+                }
+            }
+            rig.a.close().await;
+            let losses =
+                snapshots.snapshot().into_vec().into_iter().find_map(|(key, _, _, value)| {
+                    (key.key().name() == "leasehold_leases_lost_total").then_some(value)
+                });
+            assert_eq!(losses, lost.then_some(DebugValue::Counter(1)), "by way {how}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_answer_was_lost_is_no_loss() {
+    let recorder = DebuggingRecorder::new();
+    let snapshots = recorder.snapshotter();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    for dropped in [false, true] {
+        let rig = Rig::with_plan(Plan::none().nth(Operation::TryRemove, 1, Fault::LoseAnswer));
+        let lease = rig.a.lock(RESOURCE).acquire().await.unwrap();
+        if dropped {
+            drop(lease);
+        } else {
+            drop(lease.release().await.unwrap_err());
+        }
+        rig.a.close().await;
+        assert_eq!(rig.link.calls(Operation::TryRemove), 2, "the second finds nothing");
+    }
+    let names = snapshots.snapshot().into_vec().into_iter().map(|(key, ..)| key.key().name().to_owned());
+    assert!(!names.into_iter().any(|name| name == "leasehold_leases_lost_total"));
 }
 
 #[test]
