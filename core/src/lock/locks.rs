@@ -198,7 +198,8 @@ impl LocksBuilder {
     }
 
     /// How long after a request was given up it may still reach the store; 60 s by default. A request whose outcome is
-    /// unknown is reclaimed for its ttl and this long.
+    /// unknown is reclaimed for its ttl and this long, ever less often: what lands late keeps others waiting for about as
+    /// long as it took, and at most for a tenth of this (or a second).
     pub fn transport_gives_up_after(mut self, limit: Duration) -> Self {
         self.transport_gives_up_after = limit;
         self

@@ -101,10 +101,14 @@ impl Locks {
 /// That it is not there settles it only when no request for it may be parked on its way any more, and land after a
 /// removal that found nothing; nor does a removal settle it while a second sending may land after that.
 ///
+/// A store that has nothing is asked ever less often, as it mostly has nothing to come either: an outage can leave
+/// thousands of these. One that does not answer may have it, and that keeps others waiting.
+///
 /// Gives what was there at the first try, if that was answered.
 async fn remove(locks: Locks, key: Key, value: Bytes, ttl: Ttl, landed: Landed) -> Option<Outcome> {
     const FIRST_PAUSE: Duration = Duration::from_millis(50);
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+    const PAUSES_IN_DOUBT: u32 = 10;
     const LIMIT: Duration = Duration::from_secs(5);
 
     let trusted_from = match landed {
@@ -133,7 +137,18 @@ async fn remove(locks: Locks, key: Key, value: Bytes, ttl: Ttl, landed: Landed) 
         if locks.now().is_past(ends) {
             return first;
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        let longest = match answer {
+            Some(_) => LONGEST_PAUSE.max(locks.transport_gives_up_after() / PAUSES_IN_DOUBT),
+            None => LONGEST_PAUSE,
+        };
+        pause = pause.min(longest);
+        let mut nap = pause.mul_f64(0.5 + rand::random::<f64>() / 2.0);
+        // The look that settles it comes as soon as it can.
+        let doubted = locks.now().until(trusted_from);
+        if !doubted.is_zero() {
+            nap = nap.min(doubted);
+        }
+        tokio::time::sleep(nap).await;
+        pause *= 2;
     }
 }
