@@ -1,8 +1,10 @@
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::lock::{Release, Renewal};
-use leasehold::{Effect, ErrorKind};
-use leasehold_testkit::eventually;
+use leasehold::clock::{Clock, Moment};
+use leasehold::lock::{Locks, Release, Renewal};
+use leasehold::{Effect, ErrorKind, connect};
+use leasehold_testkit::{Counts, eventually};
 use tokio::time::{Instant, sleep};
 
 use crate::rig::{RESOURCE, Rig, always, slack, try_once};
@@ -44,11 +46,22 @@ pub(crate) async fn one_failed_renewal_is_not_a_loss(rig: Rig) {
     let ttl = Duration::from_secs(2);
     let lease = rig.a.lock(RESOURCE).ttl(ttl).acquire().await.unwrap();
     for fault in 0..3 {
+        let Counts { request_bytes_read: read, request_bytes_forwarded: forwarded, .. } = rig.link.counts();
+        // Of all that goes over this link only a renewal names the resource.
         match fault {
-            0 => rig.link.reset_connections(),
-            1 => rig.link.cut_after_request(),
-            _ => rig.link.swallow_next_answers(1),
+            0 => rig.link.cut_after(RESOURCE),
+            1 => rig.link.swallow_answer_to(RESOURCE),
+            _ => rig.link.black_hole_dropping(),
         }
+        let failed = async || match fault {
+            0 | 1 => rig.link.sprung() > fault,
+            _ => {
+                let counts = rig.link.counts();
+                counts.request_bytes_read - read > counts.request_bytes_forwarded - forwarded
+            }
+        };
+        eventually(ttl, failed).await;
+        rig.link.pass();
         always(ttl, async || lease.check().is_ok() && try_once(&rig.b).await.is_none()).await;
     }
     assert_eq!(rig.holder().await.unwrap().nonce, lease.nonce());
@@ -87,22 +100,57 @@ pub(crate) async fn a_parked_acquire_that_lands_late_is_reclaimed(rig: Rig) {
 }
 
 pub(crate) async fn a_grant_that_comes_too_late_is_none(rig: Rig) {
-    let ttl = Duration::from_secs(1);
-    let warm = rig.warm().await;
-    rig.link.delay_answers(ttl / 4);
+    let (ttl, delay) = (Duration::from_secs(30), Duration::from_millis(1_500));
+    // A patient client, whose machine may be suspended while an answer is on its way.
+    let laptop = Laptop::default();
+    let a = Locks::builder(connect(&rig.url_behind).await.unwrap()).clock(laptop.clone()).build();
+    let warm = rig.warm_up(&a).await;
+    rig.link.delay_answers(delay);
     let sent = Instant::now();
-    let lease = rig.a.lock("slow").ttl(ttl).renewal(Renewal::Off).acquire().await.unwrap();
+    let lease = a.lock("slow").ttl(ttl).renewal(Renewal::Off).acquire().await.unwrap();
+    assert!(sent.elapsed() >= delay);
     assert!(lease.remaining() <= ttl.saturating_sub(sent.elapsed()), "counted from the send");
-    assert!(lease.remaining() <= ttl * 3 / 4);
 
+    // The same, but that the lease is over when its grant is read.
     rig.quiet().await;
-    rig.link.delay_answers(ttl * 3 / 2);
-    let error = rig.a.lock(RESOURCE).ttl(ttl).acquire().await.unwrap_err();
-    assert_eq!(error.effect(), Effect::Unknown, "{error:#}");
-    assert_eq!(rig.a.stats().held, warm.len() + 1, "those from before, and no other");
-    sleep(ttl * 2).await;
-    assert_eq!(rig.a.stats().held, warm.len() + 1);
-    assert!(rig.holder().await.is_none());
+    let acquiring = tokio::spawn(a.lock(RESOURCE).ttl(ttl).acquire());
+    eventually(delay * 4, async || rig.holder().await.is_some()).await;
+    laptop.sleep(ttl);
+    assert!(!acquiring.is_finished(), "its answer is on its way");
+    let error = acquiring.await.unwrap().unwrap_err();
+    rig.link.pass();
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Timeout, Effect::Unknown), "{error:#}");
+    assert_eq!(a.stats().held, warm.len() + 1, "those from before, and no other");
+    let asked = Instant::now();
+    let b = rig.b.lock(RESOURCE).acquire().await.unwrap();
+    assert!(asked.elapsed() < ttl / 2, "A gave it back, well before the ttl");
+    drop(b);
+}
+
+/// A clock that goes on while the machine sleeps and all else stands still.
+#[derive(Clone)]
+struct Laptop {
+    started: Instant,
+    slept: Arc<Mutex<Duration>>,
+}
+
+impl Default for Laptop {
+    fn default() -> Self {
+        Self { started: Instant::now(), slept: Arc::default() }
+    }
+}
+
+impl Laptop {
+    fn sleep(&self, length: Duration) {
+        *self.slept.lock().unwrap() += length;
+    }
+}
+
+impl Clock for Laptop {
+    fn now(&self) -> Moment {
+        let now = Instant::now();
+        Moment::new(now).with_boot_time((now - self.started) + *self.slept.lock().unwrap())
+    }
 }
 
 pub(crate) async fn a_parked_renewal_that_lands_late_shortens_nothing(rig: Rig) {
@@ -112,6 +160,8 @@ pub(crate) async fn a_parked_renewal_that_lands_late_shortens_nothing(rig: Rig) 
     // The renewal at a third of the ttl is held back; the link heals before the lease ends.
     rig.link.black_hole();
     sleep(ttl / 3).await;
+    let counts = rig.link.counts();
+    assert!(counts.request_bytes_read > counts.request_bytes_forwarded, "it is on its way");
     rig.link.pass();
     always(ttl, async || {
         // Asked first: the store's time left can only have shrunk since.

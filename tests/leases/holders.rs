@@ -1,11 +1,11 @@
 use std::time::Duration;
 
 use leasehold::lock::{Locks, LossReason, Release, Renewal};
-use leasehold::{AtomicStore, CacheStore, ErrorKind, Expiry, Key, connect};
+use leasehold::{AtomicStore, CacheStore, Effect, ErrorKind, Expiry, Key, connect};
 use leasehold_testkit::eventually;
 use tokio::time::{Instant, sleep};
 
-use crate::rig::{RESOURCE, Rig, slack, try_once};
+use crate::rig::{RESOURCE, Rig, always, slack, try_once};
 
 pub(crate) async fn an_expired_holder_does_not_free_its_successor(rig: Rig) {
     let ttl = Duration::from_millis(500);
@@ -21,16 +21,33 @@ pub(crate) async fn an_expired_holder_does_not_free_its_successor(rig: Rig) {
 }
 
 pub(crate) async fn a_late_renewal_never_retakes(rig: Rig) {
-    let ttl = Duration::from_millis(500);
+    let ttl = Duration::from_secs(3);
     for taken_meanwhile in [false, true] {
+        eventually(Duration::from_secs(10), async || rig.a.inspect(RESOURCE).await.is_ok()).await;
         let a = rig.a.lock(RESOURCE).ttl(ttl).renewal(Renewal::Off).acquire().await.unwrap();
-        sleep(ttl * 2).await;
+        // The next is then one trip on any of its connections, which take turns.
+        for _ in 0..4 {
+            a.renew().await.unwrap();
+            rig.quiet().await;
+        }
+        rig.link.black_hole();
+        let error = a.renew().await.unwrap_err();
+        assert_eq!(error.effect(), Effect::Unknown, "{error:#}");
+        let counts = rig.link.counts();
+        assert!(counts.request_bytes_read > counts.request_bytes_forwarded, "it is on its way");
+        a.check().expect("it was sent in time");
+        a.lost().await;
+        eventually(ttl, async || rig.holder().await.is_none()).await;
         if taken_meanwhile {
             assert_eq!(try_once(&rig.b).await.unwrap().release().await.unwrap(), Release::Released);
         }
+        // Now it lands.
+        rig.link.pass();
+        let sent = counts.request_bytes_read;
+        eventually(ttl, async || rig.link.counts().request_bytes_forwarded >= sent).await;
+        rig.quiet().await;
+        always(ttl / 6, async || rig.is_empty().await).await;
         assert_eq!(a.renew().await.unwrap_err().kind(), ErrorKind::Lost);
-        a.lost().await;
-        assert!(rig.is_empty().await);
         drop(a);
         rig.a.close().await;
         assert!(rig.is_empty().await);

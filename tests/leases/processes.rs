@@ -3,9 +3,9 @@
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
-use leasehold::connect;
-use leasehold::lock::{Locks, Release};
-use leasehold_testkit::{eventually, signal};
+use leasehold::lock::{Attempt, Locks, Release, Renewal};
+use leasehold::{Outcome, connect};
+use leasehold_testkit::{Counts, eventually, signal};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{Instant, sleep};
@@ -13,6 +13,8 @@ use tokio::time::{Instant, sleep};
 use crate::rig::{RESOURCE, Rig, slack};
 
 const URL: &str = "LEASEHOLD_TEST_HOLDER_URL";
+/// The label of its owner; that of the process, if it is not set.
+const OWNER: &str = "LEASEHOLD_TEST_HOLDER_OWNER";
 const TTL: Duration = Duration::from_secs(2);
 
 /// Holds the lease in a process of its own, and tells what it sees line by line.
@@ -21,7 +23,11 @@ const TTL: Duration = Duration::from_secs(2);
 async fn holder() {
     let Ok(url) = std::env::var(URL) else { return };
     let locks = Locks::new(connect(&url).await.unwrap());
-    let lease = locks.lock(RESOURCE).ttl(TTL).acquire().await.unwrap();
+    let request = match std::env::var(OWNER) {
+        Ok(owner) => locks.lock(RESOURCE).owner(owner),
+        Err(_) => locks.lock(RESOURCE),
+    };
+    let lease = request.ttl(TTL).acquire().await.unwrap();
     println!("holding {}", lease.nonce());
     // Looked at often, so that the first thing after a stop is a check.
     while lease.check().is_ok() {
@@ -80,9 +86,20 @@ pub(crate) async fn a_killed_holder_is_followed_though_hints_are_lost(rig: Rig) 
     let holder = Holder::start(&rig).await;
     let waiter = tokio::spawn(rig.a.lock(RESOURCE).wait(Duration::from_secs(30)).acquire());
     eventually(Duration::from_secs(5), async || rig.a.stats().waiting == 1).await;
-    sleep(TTL / 2).await;
+    sleep(TTL / 4).await;
+    rig.quiet().await;
+    // Nothing comes of the end of a lease but its ttl, so that a hint is lost of one that an operator frees.
+    let Counts { answer_bytes_read: read, answer_bytes_forwarded: forwarded, .. } = rig.link.counts();
+    rig.link.black_hole_dropping();
     signal::kill(holder.pid()).unwrap();
     let killed = Instant::now();
+    rig.b.force_release(RESOURCE).await.unwrap();
+    eventually(TTL / 4, async || {
+        let counts = rig.link.counts();
+        counts.answer_bytes_read - read > counts.answer_bytes_forwarded - forwarded
+    })
+    .await;
+    rig.link.pass();
     drop(waiter.await.unwrap().unwrap());
     // The ttl, and one interval of the waiter's.
     assert!(killed.elapsed() < TTL + slack(TTL) + Duration::from_millis(500), "{:?}", killed.elapsed());
@@ -152,6 +169,32 @@ pub(crate) async fn two_processes_are_two_owners(rig: Rig) {
     let refused = rig.b.lock(RESOURCE).owner(seen.owner.as_str()).wait(Duration::ZERO).acquire().await.unwrap_err();
     assert_eq!(refused.holder().unwrap().nonce, seen.nonce);
     // The same label does not make it ours: it outlives two ttls of tries.
-    sleep(TTL * 2).await;
-    assert_eq!(rig.holder().await.unwrap().nonce, seen.nonce);
+    crate::rig::always(TTL * 2, async || {
+        let attempt = rig.b.lock(RESOURCE).owner(seen.owner.as_str()).try_acquire().await.unwrap();
+        matches!(attempt, Attempt::Held(holder) if holder.nonce == seen.nonce)
+    })
+    .await;
+    signal::kill(holder.pid()).unwrap();
+
+    // Nor can one of them give back, or free by its own nonce, what the other took after it.
+    let owner = "worker";
+    let request = rig.b.lock(RESOURCE).owner(owner).ttl(TTL).renewal(Renewal::Off).wait(TTL * 3);
+    let ours = request.acquire().await.unwrap();
+    let nonce = ours.nonce();
+    let mut holder = Holder::start_with(&rig, &[(OWNER, owner)]).await;
+    let theirs = rig.holder().await.unwrap();
+    assert_eq!(theirs.owner, owner);
+    assert_ne!(theirs.nonce, nonce);
+    assert_eq!(ours.release().await.unwrap(), Release::AlreadyLost);
+    assert_eq!(rig.b.release_by_token(RESOURCE, nonce).await.unwrap(), Outcome::NotApplied);
+    crate::rig::always(TTL, async || rig.holder().await.is_some_and(|holder| holder.nonce == theirs.nonce)).await;
+
+    // And the other way round: theirs is freed, and we take it before they know.
+    signal::pause(holder.pid()).unwrap();
+    assert!(rig.b.release_by_token(RESOURCE, theirs.nonce).await.unwrap().is_applied());
+    let ours = rig.b.lock(RESOURCE).owner(owner).acquire().await.unwrap();
+    signal::resume(holder.pid()).unwrap();
+    assert!(holder.line_with("released").await.contains("AlreadyLost"));
+    assert_eq!(rig.holder().await.unwrap().nonce, ours.nonce());
+    assert_eq!(ours.release().await.unwrap(), Release::Released);
 }

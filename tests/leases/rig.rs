@@ -90,11 +90,16 @@ impl Rig {
     /// Has every connection of A's idle, and the server know the statement or script of an acquire on it, so that the
     /// next costs one trip. The leases that this took are still held.
     pub(crate) async fn warm(&self) -> Vec<Lease> {
+        self.warm_up(&self.a).await
+    }
+
+    /// The same for another client behind the link.
+    pub(crate) async fn warm_up(&self, client: &Locks) -> Vec<Lease> {
         let mut held = Vec::new();
         // Connections take turns, and there are fewer.
         for number in 0..4 {
             self.quiet().await;
-            let request = self.a.lock(format!("warm:{number}")).ttl(Duration::from_secs(300)).renewal(Renewal::Off);
+            let request = client.lock(format!("warm:{number}")).ttl(Duration::from_secs(300)).renewal(Renewal::Off);
             held.push(request.acquire().await.unwrap());
         }
         self.quiet().await;
