@@ -117,7 +117,13 @@ async fn traced(keys: bool) -> (String, String) {
         let _logging = tracing::subscriber::set_default(subscriber);
         let _recording = metrics::set_default_local_recorder(&recorder);
         let faulty = Faulty::new(MemoryStore::new());
-        faulty.follow(Plan::none().nth(Operation::Get, 2, Fault::Refuse).nth(Operation::Get, 3, Fault::LoseAnswer));
+        faulty.follow(
+            Plan::none().nth(Operation::Get, 2, Fault::Refuse).nth(Operation::Get, 3, Fault::LoseAnswer).nth(
+                Operation::Get,
+                4,
+                Fault::Hang,
+            ),
+        );
         let store = Traced::new(faulty);
         let store = if keys { store.with_keys() } else { store };
         let name = key("orders:someone");
@@ -126,6 +132,9 @@ async fn traced(keys: bool) -> (String, String) {
         store.get(&name).await.unwrap();
         store.get(&name).await.unwrap_err();
         store.get(&name).await.unwrap_err();
+        // Given up after it was asked for, and before.
+        assert!(store.get(&name).now_or_never().is_none());
+        drop(store.try_remove(&name, b"x"));
     }
     let counted = snapshots
         .snapshot()
@@ -147,9 +156,13 @@ async fn spans_and_metrics_tell_operation_store_and_outcome() {
     for told in ["outcome=\"error\"", "outcome=\"error_of_unknown_effect\"", "the store could not answer"] {
         assert!(log.contains(told), "{told} is in {log}");
     }
-    for name in ["leasehold_store_operations_total", "leasehold_store_operation_seconds", "try_add", "exists"] {
+    assert!(log.contains("outcome=\"dropped\""), "what was given up is in {log}");
+    for name in
+        ["leasehold_store_operations_total", "leasehold_store_operation_seconds", "try_add", "exists", "dropped"]
+    {
         assert!(counted.contains(name), "{name} is in {counted}");
     }
+    assert!(!counted.contains("try_remove"), "what was never asked for is not in {counted}");
 }
 
 #[tokio::test]

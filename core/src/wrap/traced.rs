@@ -16,6 +16,9 @@ use crate::store::{
 /// | `leasehold_store_operations_total` | counter | `store`, `operation`, `outcome` |
 /// | `leasehold_store_operation_seconds` | histogram | `store`, `operation` |
 ///
+/// An operation that is given up before its answer, as by a lease whose renewal hangs, has the outcome `dropped`; how
+/// long it was waited for is in the histogram as well.
+///
 /// The span is `leasehold.store` at debug level. Keys go into it only after [`with_keys`](Self::with_keys), since a key
 /// may name a person; values never do.
 #[derive(Debug, Clone)]
@@ -48,23 +51,33 @@ impl<S: AtomicStore> Traced<S> {
         if let Some(key) = key.filter(|_| self.keys) {
             span.record("key", key);
         }
-        let started = Instant::now();
-        let answer = answer.instrument(span.clone()).await;
-        self.record(operation, &span, started, &answer);
-        answer
-    }
-
-    fn record<T: Outcomes>(&self, operation: &'static str, span: &Span, started: Instant, answer: &Result<T, Error>) {
-        let store = self.store.name();
-        let outcome = match answer {
+        let mut asked = Asked { store, operation, span: span.clone(), started: Instant::now(), outcome: "dropped" };
+        let answer = answer.instrument(span).await;
+        asked.outcome = match &answer {
             Ok(answer) => answer.outcome(),
             Err(error) if error.effect() == Effect::None => "error",
             Err(_) => "error_of_unknown_effect",
         };
-        span.record("outcome", outcome);
-        if let Err(error) = answer {
-            tracing::debug!(parent: span, %error, "the store could not answer");
+        if let Err(error) = &answer {
+            tracing::debug!(parent: &asked.span, %error, "the store could not answer");
         }
+        answer
+    }
+}
+
+/// An operation under way. It is told of when it is dropped: also of one that was given up, as just those that hang are.
+struct Asked {
+    store: &'static str,
+    operation: &'static str,
+    span: Span,
+    started: Instant,
+    outcome: &'static str,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let Self { store, operation, ref span, started, outcome } = *self;
+        span.record("outcome", outcome);
         metrics::counter!("leasehold_store_operations_total", "store" => store, "operation" => operation, "outcome" => outcome)
             .increment(1);
         metrics::histogram!("leasehold_store_operation_seconds", "store" => store, "operation" => operation)
