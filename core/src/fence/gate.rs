@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Effect, Error, ErrorKind};
 use crate::fence::{Admission, FencePolicy, FencingToken};
 use crate::store::{AddOutcome, AtomicStore, Entry, Key, ReplaceOutcome, Ttl};
 
@@ -110,7 +110,9 @@ impl FenceGate {
 
     fn decode(&self, entry: &Entry) -> Result<(FencingToken, Bytes), Error> {
         let corrupt = || {
+            // A write looks before it writes, and again only where nothing was written.
             Error::new(ErrorKind::Corrupt, "fence", "what is stored there was not written through a gate")
+                .with_effect(Effect::None)
                 .with_store(self.store.name())
         };
         let (head, _) = entry.value.split_first_chunk::<HEAD>().ok_or_else(corrupt)?;

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::error::Error;
+use crate::error::{Effect, Error};
 use crate::store::Revision;
 
 /// The number of a lease: larger than that of every earlier lease on the same resource.
@@ -14,7 +14,8 @@ impl FencingToken {
     ///
     /// `Corrupt` for zero and from 2^53 on.
     pub fn new(number: u64) -> Result<Self, Error> {
-        Revision::new(number).map(Self)
+        // Unlike a store's answer to a write, it is about nothing that was sent.
+        Revision::new(number).map(Self).map_err(|error| error.with_effect(Effect::None))
     }
 
     /// The number, to send along with a write.

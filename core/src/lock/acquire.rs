@@ -181,7 +181,7 @@ impl Terms {
     fn held(&self, locks: &Locks, entry: &Entry) -> Result<Attempt, Error> {
         match Holder::of(entry, "acquire") {
             Ok(holder) => Ok(Attempt::Held(holder)),
-            Err(error) => Err(error.with_store(locks.store().name()).with_effect(Effect::None)),
+            Err(error) => Err(error.with_store(locks.store().name())),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use crate::error::{Error, ErrorKind, shown};
+use crate::error::{Effect, Error, ErrorKind, shown};
 use crate::store::Entry;
 
 /// What every stored lease begins with; another layout would have another number.
@@ -106,9 +106,10 @@ impl Holder {
     ///
     /// # Errors
     ///
-    /// `Corrupt` when something else is stored there.
+    /// `Corrupt` when something else is stored there. Who reads it has changed nothing.
     pub(super) fn of(entry: &Entry, operation: &'static str) -> Result<Self, Error> {
-        let corrupt = || Error::new(ErrorKind::Corrupt, operation, "what is stored there is not a lease");
+        let message = "what is stored there is not a lease";
+        let corrupt = || Error::new(ErrorKind::Corrupt, operation, message).with_effect(Effect::None);
         let text = std::str::from_utf8(&entry.value).map_err(|_| corrupt())?;
         let mut fields = text.splitn(4, ' ');
         let mut field = || fields.next().ok_or_else(corrupt);

@@ -21,7 +21,7 @@ impl Revision {
     ///
     /// # Errors
     ///
-    /// `Corrupt` for zero and from 2^53 on.
+    /// `Corrupt` for zero and from 2^53 on. Its effect is unknown, as the write that has the number was made.
     pub fn new(number: u64) -> Result<Self, Error> {
         match NonZeroU64::new(number) {
             Some(number) if number.get() < Self::LIMIT => Ok(Self(number)),

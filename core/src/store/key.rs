@@ -2,7 +2,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{Code, Error, ErrorKind, shown};
+use crate::error::{Code, Effect, Error, ErrorKind, shown};
 
 /// Between the parts of a composed key.
 const SEPARATOR: char = ':';
@@ -103,11 +103,12 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// `Corrupt` when what the store holds was never a key of this library.
+    /// `Corrupt` when what the store holds was never a key of this library. To read it has changed nothing.
     pub fn from_store(key: &str) -> Result<Self, Error> {
         let longest = Self::MAX_CHARS + Namespace::MAX_BYTES;
         if key.is_empty() || key.len() > longest * 4 || check_characters(key).is_some() {
-            return Err(Error::new(ErrorKind::Corrupt, "key", format!("{} is not a key", shown(key))));
+            let message = format!("{} is not a key", shown(key));
+            return Err(Error::new(ErrorKind::Corrupt, "key", message).with_effect(Effect::None));
         }
         Ok(Self(key.into()))
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use leasehold_conformance::{Fault, Faulty, Operation, Plan};
 use leasehold_core::fence::{Admission, FenceGate, FencePolicy, FencedCell, FencingToken};
 use leasehold_core::lock::{Locks, Renewal};
-use leasehold_core::{AtomicStore, CacheStore, ErrorKind, Key};
+use leasehold_core::{AtomicStore, CacheStore, Effect, ErrorKind, Key};
 use leasehold_memory::MemoryStore;
 use tokio::time::{advance, sleep};
 
@@ -138,7 +138,13 @@ async fn a_gate_in_a_store_refuses_an_older_token() {
 
     store.set(&Key::new("fence:account").unwrap(), "junk".into(), leasehold_core::Expiry::Never).await.unwrap();
     let corrupt = gate.write("account", token(3), FencePolicy::Strict, "x").await.unwrap_err();
-    assert_eq!(corrupt.kind(), ErrorKind::Corrupt);
+    assert_eq!((corrupt.kind(), corrupt.effect()), (ErrorKind::Corrupt, Effect::None));
+    let corrupt = gate.read("account").await.unwrap_err();
+    assert_eq!((corrupt.kind(), corrupt.effect()), (ErrorKind::Corrupt, Effect::None));
+    for number in [0, 1 << 53] {
+        let corrupt = FencingToken::new(number).unwrap_err();
+        assert_eq!((corrupt.kind(), corrupt.effect()), (ErrorKind::Corrupt, Effect::None));
+    }
 }
 
 #[tokio::test]
