@@ -61,11 +61,11 @@ impl LockRequest {
                 Attempt::Held(first) => holder = Some(first),
             }
         }
-        let place = locks.0.queues.join(&terms.key);
+        let turn = locks.0.queues.join(&terms.key);
         if let Some(holder) = holder {
-            place.queue.is_held_by(holder);
+            turn.queue.is_held_by(holder);
         }
-        Waiter { locks: &locks, terms: &terms, deadline, queue: &place.queue }.wait().await
+        Waiter { locks: &locks, terms: &terms, deadline, queue: &turn.queue }.wait().await
     }
 
     /// Makes exactly one try. The wait limit plays no part.

@@ -18,7 +18,7 @@ pub(super) struct Queues {
 
 struct Waiting {
     queue: Arc<Queue>,
-    places: usize,
+    turns: usize,
 }
 
 /// The queue of one key. Tokio's mutex is fair: who locks `head` in turn is the head.
@@ -42,8 +42,8 @@ pub(super) struct Head {
     pub(super) quiet_until: Option<Instant>,
 }
 
-/// One who waits. Dropping it leaves the queue.
-pub(super) struct Place<'q> {
+/// One who waits for its turn. Dropping it leaves the queue.
+pub(super) struct Turn<'q> {
     queues: &'q Queues,
     key: &'q Key,
     pub(super) queue: Arc<Queue>,
@@ -62,12 +62,12 @@ impl Queues {
     }
 
     /// Queues up.
-    pub(super) fn join<'q>(&'q self, key: &'q Key) -> Place<'q> {
+    pub(super) fn join<'q>(&'q self, key: &'q Key) -> Turn<'q> {
         let mut by_key = self.by_key();
-        let waiting = by_key.entry(key.clone()).or_insert_with(|| Waiting { queue: Arc::new(Queue::new()), places: 0 });
-        waiting.places += 1;
+        let waiting = by_key.entry(key.clone()).or_insert_with(|| Waiting { queue: Arc::new(Queue::new()), turns: 0 });
+        waiting.turns += 1;
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        Place { queues: self, key, queue: waiting.queue.clone() }
+        Turn { queues: self, key, queue: waiting.queue.clone() }
     }
 
     /// Tells the head that a lease of this process was released.
@@ -116,13 +116,13 @@ impl Head {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut by_key = self.queues.by_key();
         self.queues.waiting.fetch_sub(1, Ordering::AcqRel);
         let Entry::Occupied(mut waiting) = by_key.entry(self.key.clone()) else { return };
-        waiting.get_mut().places -= 1;
-        if waiting.get().places == 0 {
+        waiting.get_mut().turns -= 1;
+        if waiting.get().turns == 0 {
             // The listener goes with the last who waits. Dropped after the guard, as it may take a lock of its store.
             let queue = waiting.remove().queue;
             drop(by_key);
