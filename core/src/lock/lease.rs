@@ -240,6 +240,9 @@ impl Lease {
     ///
     /// Renewal stops, and the stored lease gets another value, so that no renewal on its way can move its end.
     ///
+    /// On a lease that is [shared](Self::share) only the last release counts: of any other the answer is `StillShared`,
+    /// and its `hold` is forgotten.
+    ///
     /// # Errors
     ///
     /// As [`release`](Self::release); after an error of the store the lease is given back at once, or ends by its ttl.

@@ -20,7 +20,8 @@ use crate::store::{
 /// long it was waited for is in the histogram as well.
 ///
 /// The span is `leasehold.store` at debug level. Keys go into it only after [`with_keys`](Self::with_keys), since a key
-/// may name a person; values never do.
+/// may name a person, and this tells of every operation; values never do. What goes wrong with a lease names its resource
+/// all the same, in the error and in the log.
 #[derive(Debug, Clone)]
 pub struct Traced<S> {
     store: S,
