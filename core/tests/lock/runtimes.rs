@@ -144,3 +144,31 @@ async fn a_recorder_that_panics_hides_no_end() {
         timeout(seconds(4.0), token.cancelled()).await.expect("each fires");
     }
 }
+
+#[test]
+fn leases_of_a_runtime_with_many_threads_go_over_all() {
+    let rig = Rig::new();
+    let many = || Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
+    let (first, second) = (many(), many());
+    let acquire_many = |runtime: &Runtime, name: &str| {
+        let acquired = (0..50).map(|number| {
+            let request = rig.a.lock(format!("{name}:{number}")).ttl(seconds(2.0)).acquire();
+            runtime.spawn(async { request.await.unwrap() })
+        });
+        runtime.block_on(futures_util::future::try_join_all(acquired.collect::<Vec<_>>())).unwrap()
+    };
+    let leases = acquire_many(&first, "first");
+    let tokens: Vec<_> = leases.iter().map(Lease::cancellation_token).collect();
+    let others = acquire_many(&second, "second");
+    drop(first);
+    second.block_on(async {
+        sleep(seconds(2.5)).await;
+        for lease in leases.iter().chain(&others) {
+            lease.check().expect("it was renewed");
+        }
+        rig.link.follow(Plan::none().from(Operation::TryExpire, 1, Fault::Refuse));
+        for token in tokens {
+            timeout(seconds(5.0), token.cancelled()).await.expect("each fires");
+        }
+    });
+}
