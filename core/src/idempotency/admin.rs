@@ -136,6 +136,9 @@ impl Idempotency {
     /// Frees a call that was claimed under `nonce`, so that the next one runs the work. `NotApplied` when that claim does
     /// not hold the call any more.
     ///
+    /// Its claimant, should it still be there, is told that the claim is lost. If it comes to an answer all the same before
+    /// the next call is claimed, that is recorded.
+    ///
     /// # Errors
     ///
     /// As [`inspect`](Self::inspect).
@@ -151,7 +154,7 @@ impl Idempotency {
     }
 
     /// Forgets a call, whatever is stored for it, so that the next one runs the work. `NotApplied` when nothing is, or
-    /// when that has just changed.
+    /// when that has just changed. An answer that is on its way meanwhile is recorded all the same.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use crate::lock::{Bid, Pauses, Place, Placed, Wake, after_expiry, process_label,
 use crate::store::Hints;
 
 /// How often a claim whose answer is lost is sent in all. It is told from any other by its nonce.
-const SENDINGS: u32 = 3;
+pub(super) const SENDINGS: u32 = 3;
 
 /// How a call begins. This enum is closed.
 #[derive(Debug)]

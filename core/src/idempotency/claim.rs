@@ -132,8 +132,8 @@ impl Claim {
 
     /// Records the answer. From then on it is what the call is answered with.
     ///
-    /// A claim that was lost is recorded all the same if nobody else has claimed the call meanwhile; else what is there
-    /// stays, and that is said.
+    /// A claim that was lost is recorded all the same if nothing is there by then: nobody else has claimed the call, or
+    /// whoever did has given it back. Else what is there stays, and that is said.
     ///
     /// An answer that is too large for the store is not kept; that the call was made is.
     ///

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::Moment;
 use crate::error::{Effect, Error};
+use crate::idempotency::begin::SENDINGS;
 use crate::idempotency::record::Record;
 use crate::idempotency::service::Idempotency;
 use crate::lock::Landed;
@@ -20,7 +21,8 @@ use crate::store::{AddOutcome, AtomicStore, Key, ReplaceOutcome, Ttl};
 pub enum Completion {
     /// The answer is recorded.
     Recorded,
-    /// The claim had ended, and what is there now, if anything, is another's: it stays as it is.
+    /// The claim had ended, and what is there now is another's: it stays as it is. A record that is
+    /// [written in a transaction](Recording::write_to) is lost as soon as the claim has ended, as its effect is rolled back.
     Lost,
 }
 
@@ -155,34 +157,39 @@ impl Recording {
         let attempt = self.draft.once.0.leases.answered_by(limit, "complete", self.draft.attempt());
         let completion = self.draft.while_kept(attempt).await?;
         self.when_dropped = WhenDropped::Nothing;
-        if completion == Completion::Recorded {
-            self.draft.remember();
+        match completion {
+            Completion::Recorded => self.draft.remember(),
+            Completion::Lost => self.draft.remove_what_lands_again(&self.runtime),
         }
         Ok(completion)
     }
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// After an outage that the claim did not live through, whoever is first has the key: so not much longer than a client
+/// waits before it asks again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Draft {
-    /// Replaces the marker by the record; when it is not there, looks whether an earlier try has done so.
+    /// Replaces the marker by the record. When it is not there an earlier try may have done so, or it has ended in an
+    /// outage longer than its ttl: then the record is put where nothing is. The answer is no less true for that, and
+    /// whoever comes next would run the work again.
     async fn attempt(&self) -> Result<Completion, Error> {
         let Self { key, marker, value, record_ttl, .. } = self;
         let store = self.once.0.leases.store();
-        if let ReplaceOutcome::Applied(_) = store.try_replace(key, marker, value.clone(), *record_ttl).await? {
-            return Ok(Completion::Recorded);
+        // Once more for each sending of the marker that may land between the two.
+        for _ in 0..SENDINGS {
+            if let ReplaceOutcome::Applied(_) = store.try_replace(key, marker, value.clone(), *record_ttl).await? {
+                return Ok(Completion::Recorded);
+            }
+            match store.try_add(key, value.clone(), *record_ttl).await? {
+                AddOutcome::Added(_) => return Ok(Completion::Recorded),
+                AddOutcome::Exists(entry) if entry.value == *value => return Ok(Completion::Recorded),
+                AddOutcome::Exists(entry) if entry.value == *marker => {}
+                AddOutcome::Exists(_) => break,
+            }
         }
-        self.look().await
-    }
-
-    /// Whether our record is what is there.
-    async fn look(&self) -> Result<Completion, Error> {
-        let found = self.once.0.leases.store().get(&self.key).await?;
-        Ok(match found {
-            Some(entry) if entry.value == self.value => Completion::Recorded,
-            _ => Completion::Lost,
-        })
+        Ok(Completion::Lost)
     }
 
     /// What a transaction of unknown outcome has left. The key is in its hands until it ends, so that whoever gets to
@@ -232,8 +239,16 @@ impl Draft {
         }
     }
 
+    /// Takes away a marker that lands when its claim is lost: nobody works under it, and it would keep others waiting.
+    fn remove_what_lands_again(&self, runtime: &Handle) {
+        let Self { once, key, marker, marker_ttl, marker_may_land_again, .. } = self;
+        if *marker_may_land_again {
+            once.0.leases.remove_later(runtime, key, marker, *marker_ttl, Landed::PerhapsAgain);
+        }
+    }
+
     /// Offers the answer to the store until it takes it or time is up.
-    async fn offer(&self) {
+    async fn offer(&self, runtime: &Handle) {
         let leases = &self.once.0.leases;
         let until = leases.now().after(self.settle_for);
         let mut pause = FIRST_PAUSE;
@@ -242,8 +257,8 @@ impl Draft {
             match timeout(LIMIT, self.attempt()).await {
                 Ok(Ok(Completion::Recorded)) => return,
                 Ok(Ok(Completion::Lost)) => {
-                    tracing::warn!(key = %self.key, "an answer was not recorded: its claim was lost");
-                    return;
+                    tracing::warn!(key = %self.key, "an answer was not recorded: another has claimed its call since");
+                    return self.remove_what_lands_again(runtime);
                 }
                 Ok(Err(error)) => tracing::debug!(key = %self.key, %error, "an answer is not recorded yet"),
                 Err(_) => tracing::debug!(key = %self.key, "an answer is not recorded yet: the store did not answer"),
@@ -265,8 +280,8 @@ impl Drop for Recording {
             WhenDropped::Nothing => {}
             WhenDropped::Offer => {
                 metrics::counter!("leasehold_answers_delayed_total").increment(1);
-                let draft = self.draft.clone();
-                leases.settle(&self.runtime, async move { draft.while_kept(draft.offer()).await });
+                let (draft, runtime) = (self.draft.clone(), self.runtime.clone());
+                leases.settle(&self.runtime, async move { draft.while_kept(draft.offer(&runtime)).await });
             }
             WhenDropped::Free => {
                 let Draft { key, marker, marker_ttl, marker_may_land_again, .. } = &self.draft;

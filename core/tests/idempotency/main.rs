@@ -10,6 +10,7 @@ mod first_level;
 mod inbox;
 mod once;
 mod operators;
+mod outage;
 mod refusals;
 mod support;
 mod unknown_outcome;

@@ -225,7 +225,7 @@ async fn a_completion_whose_answer_is_lost_is_recognised() {
     assert_eq!(replayed(call(&rig.b)).await, "done");
     rig.a.close().await;
     assert_eq!(rig.link.calls(Operation::TryReplace), 2, "it was offered once more");
-    assert_eq!(rig.link.calls(Operation::Get), 1, "and found to be there");
+    assert_eq!(rig.link.calls(Operation::TryAdd), 2, "and found to be there");
 }
 
 #[tokio::test(start_paused = true)]

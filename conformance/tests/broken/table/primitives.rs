@@ -194,9 +194,8 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         idempotency::long_work_keeps_its_claim  idempotency::after_a_crash_the_work_runs_again
         idempotency::the_outcome_is_unknown_after_a_crash_if_asked  idempotency::an_unknown_outcome_is_for_operators
         idempotency::who_waits_replays_the_answer  idempotency::who_waits_claims_what_is_given_up
-        idempotency::an_answer_lives_for_its_ttl  idempotency::an_answer_outlives_its_claim
-        idempotency::an_answer_of_any_length_is_the_only_one  idempotency::leaves_only_its_record_behind
-        idempotency::a_begin_that_is_dropped_is_given_back  idempotency::claims_have_rising_tokens
+        idempotency::an_answer_lives_for_its_ttl  idempotency::an_answer_of_any_length_is_the_only_one
+        idempotency::leaves_only_its_record_behind  idempotency::claims_have_rising_tokens
         idempotency::tells_who_claimed_a_call  idempotency::every_record_is_listed  fence::refuses_an_older_token
         fence::keeps_the_highest_of_many  fence::goes_by_the_tokens_of_leases
         histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
