@@ -358,8 +358,10 @@ pub(super) async fn an_answer_of_any_length_is_the_only_one(subject: &Subject) -
     let (once, others) = (service(&subject.store), service(&subject.another_handle().await?));
     let around = {
         recorded(claimed(call(&once, "short")).await?, "").await?;
-        let stored = subject.store.get(&stored("short")?).await?;
-        stored.map_or(0, |entry| entry.value.len()) - "\"\"".len()
+        let Some(stored) = subject.store.get(&stored("short")?).await? else {
+            return Stop::failed("a call was answered, and has no record");
+        };
+        stored.value.len() - "\"\"".len()
     };
     let longest = subject.store.capabilities().max_value_len - around;
     for (key, length, is_kept) in [("longest", longest, true), ("too long", longest + 1, false)] {
