@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 const URL: &str = "LEASEHOLD_TEST_CROWD_URL";
 const KEYS: &str = "LEASEHOLD_TEST_CROWD_KEYS";
-const POLICY: &str = "LEASEHOLD_TEST_CROWD_POLICY";
+const WAY: &str = "LEASEHOLD_TEST_CROWD_WAY";
 const NUMBER: &str = "LEASEHOLD_TEST_CROWD_NUMBER";
 
 const PROCESSES: usize = 4;
@@ -89,8 +89,9 @@ async fn clients() {
     let Ok(url) = std::env::var(URL) else { return };
     let number: usize = std::env::var(NUMBER).unwrap().parse().unwrap();
     let keys: usize = std::env::var(KEYS).unwrap().parse().unwrap();
-    let effects = Effects::open(&url).await;
-    let once = effects.once(policy());
+    let way = Way::read(&std::env::var(WAY).unwrap());
+    let effects = Effects::open(&url, way).await;
+    let once = effects.once(way);
     let mut clients = tokio::task::JoinSet::new();
     for client in (0..CLIENTS).filter(|client| client % PROCESSES == number) {
         let (effects, once) = (effects.clone(), once.clone());
@@ -114,10 +115,21 @@ async fn clients() {
     once.close().await;
 }
 
-fn policy() -> AfterCrash {
-    match std::env::var(POLICY).as_deref() {
-        Ok("ask") => AfterCrash::OutcomeUnknown,
-        _ => AfterCrash::RunAgain,
+/// How the calls are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Run again after a crash.
+    Again,
+    /// Left to an operator after a crash.
+    Ask,
+    /// Effect and record in one transaction.
+    Together,
+}
+
+impl Way {
+    fn read(name: &str) -> Self {
+        let named = |way: &Self| format!("{way:?}") == name;
+        [Self::Again, Self::Ask, Self::Together].into_iter().find(named).unwrap()
     }
 }
 
@@ -131,14 +143,20 @@ enum Effects {
 }
 
 impl Effects {
-    async fn open(url: &str) -> Self {
-        if !url.starts_with("postgres") {
-            return Self::Beside(connect(url).await.unwrap());
+    async fn open(url: &str, way: Way) -> Self {
+        match way {
+            Way::Again | Way::Ask => Self::Beside(connect(url).await.unwrap()),
+            Way::Together => {
+                Self::Within(PostgresStore::connect(url).await.unwrap(), PgPool::connect(url).await.unwrap())
+            }
         }
-        Self::Within(PostgresStore::connect(url).await.unwrap(), PgPool::connect(url).await.unwrap())
     }
 
-    fn once(&self, policy: AfterCrash) -> Idempotency {
+    fn once(&self, way: Way) -> Idempotency {
+        let policy = match way {
+            Way::Again | Way::Together => AfterCrash::RunAgain,
+            Way::Ask => AfterCrash::OutcomeUnknown,
+        };
         let builder = match self {
             Self::Beside(store) => Idempotency::builder(store.clone()),
             Self::Within(store, _) => Idempotency::builder(store.clone()),
@@ -227,13 +245,13 @@ impl Drop for OnDrop<'_> {
 }
 
 /// Runs the crowd, kills one of its processes in the middle, and gives what all have told.
-async fn run(url: &str, policy: &str) -> Vec<Told> {
+async fn run(url: &str, way: Way) -> Vec<Told> {
     let (sender, mut told) = mpsc::unbounded_channel();
     let mut processes: Vec<Child> = Vec::new();
     for number in 0..PROCESSES {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "crowd::clients", "--nocapture"])
-            .envs([(URL, url), (POLICY, policy), (KEYS, &keys().to_string()), (NUMBER, &number.to_string())])
+            .envs([(URL, url), (WAY, &format!("{way:?}")), (KEYS, &keys().to_string()), (NUMBER, &number.to_string())])
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
@@ -279,8 +297,8 @@ fn interrupted(told: &[Told]) -> HashMap<&str, usize> {
 }
 
 /// Each call as it stands in the end, without the crowd.
-async fn finally(effects: &Effects, policy: AfterCrash) -> HashMap<String, Option<String>> {
-    let once = effects.once(policy);
+async fn finally(effects: &Effects, way: Way) -> HashMap<String, Option<String>> {
+    let once = effects.once(way);
     let mut answers = HashMap::new();
     let mut calls = tokio::task::JoinSet::new();
     for number in 0..keys() {
@@ -316,14 +334,13 @@ fn one_answer_each(told: &[Told], finally: &HashMap<String, Option<String>>) {
     assert!(answered * 10 > finally.len() * 8, "only {answered} of {} calls were answered", finally.len());
 }
 
-async fn on_redis(family: Family) {
-    let server = RedisServer::builder().family(family).start().await;
-
+/// Calls whose effect is beside their record, under both policies.
+async fn beside(url: &str) {
     // At least once: a second effect is that of a run whose caller went away, died, or lost its claim.
-    let url = format!("{}?namespace=again", server.url());
-    let told = run(&url, "again").await;
-    let effects = Effects::open(&url).await;
-    let finally_ = finally(&effects, AfterCrash::RunAgain).await;
+    let again = format!("{url}?namespace=again");
+    let told = run(&again, Way::Again).await;
+    let effects = Effects::open(&again, Way::Again).await;
+    let finally_ = finally(&effects, Way::Again).await;
     one_answer_each(&told, &finally_);
     let interrupted = interrupted(&told);
     for (key, count) in effects.count().await {
@@ -332,10 +349,10 @@ async fn on_redis(family: Family) {
     }
 
     // At most once, whatever happens.
-    let url = format!("{}?namespace=ask", server.url());
-    let told = run(&url, "ask").await;
-    let effects = Effects::open(&url).await;
-    let finally_ = finally(&effects, AfterCrash::OutcomeUnknown).await;
+    let ask = format!("{url}?namespace=ask");
+    let told = run(&ask, Way::Ask).await;
+    let effects = Effects::open(&ask, Way::Ask).await;
+    let finally_ = finally(&effects, Way::Ask).await;
     for told in told.iter().filter(|told| matches!(told.what, What::Done | What::Replayed)) {
         assert_eq!(finally_[&told.key].as_deref(), Some(told.run.as_str()), "{told}");
     }
@@ -347,28 +364,36 @@ async fn on_redis(family: Family) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_redis_the_effects_of_each_call_are_what_the_policy_allows() {
-    on_redis(Family::Redis).await;
+    let server = RedisServer::builder().family(Family::Redis).start().await;
+    beside(&server.url()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_valkey_the_effects_of_each_call_are_what_the_policy_allows() {
-    on_redis(Family::Valkey).await;
+    let server = RedisServer::builder().family(Family::Valkey).start().await;
+    beside(&server.url()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_postgres_each_call_has_its_effect_once() {
+async fn on_postgres_the_effects_of_each_call_are_what_the_policy_allows() {
+    let server = PostgresServer::builder().max_connections(200).start().await;
+    beside(&server.url("postgres")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_postgres_each_call_has_its_effect_once_in_one_transaction() {
     let server = PostgresServer::builder().max_connections(200).start().await;
     server.psql("CREATE TABLE effects (key text NOT NULL, run text NOT NULL)").await;
     let url = server.url("postgres");
-    let told = run(&url, "again").await;
-    let effects = Effects::open(&url).await;
+    let told = run(&url, Way::Together).await;
+    let effects = Effects::open(&url, Way::Together).await;
     // The transactions of the process that was killed have ended.
     eventually(Duration::from_secs(30), async || {
         let open = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'";
         server.psql(open).await == "0"
     })
     .await;
-    let finally = finally(&effects, AfterCrash::RunAgain).await;
+    let finally = finally(&effects, Way::Together).await;
     one_answer_each(&told, &finally);
     let counts = effects.count().await;
     for (key, answer) in &finally {
