@@ -51,6 +51,7 @@ on_every_store! {
         a_claim_whose_answer_is_lost_is_recognised,
         fifty_at_once_on_a_slow_link_run_the_work_once,
         an_answer_that_the_store_cannot_take_is_given_and_recorded_later,
+        an_answer_is_recorded_after_an_outage_longer_than_its_claim,
         a_panic_frees_the_key,
         an_answer_is_recorded_before_it_is_given,
         other_payloads_and_operations_are_refused_all_along,
