@@ -65,7 +65,8 @@ impl Call {
         self
     }
 
-    /// Who calls, as authenticated. The same key of another principal is another call.
+    /// Who calls, as authenticated. The same key of another principal is another call. For a message, which has a
+    /// consumer, this is refused when it begins.
     pub fn principal(mut self, principal: impl Into<String>) -> Self {
         self.scope = self.scope.with_principal(principal);
         self

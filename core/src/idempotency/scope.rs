@@ -6,10 +6,10 @@ use crate::store::{Key, Part};
 /// An absent tenant or principal is a scope of its own, and never the same as one that is named anything.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
-    kind: Kind,
     tenant: Option<String>,
-    /// Of a message, its consumer.
     principal: Option<String>,
+    /// Of a message. It stands where the principal of a call does.
+    consumer: Option<String>,
     key: String,
 }
 
@@ -35,12 +35,12 @@ impl Kind {
 impl Scope {
     /// The scope of a call with this idempotency key, of no tenant and no principal.
     pub fn call(key: impl Into<String>) -> Self {
-        Self { kind: Kind::Call, tenant: None, principal: None, key: key.into() }
+        Self { tenant: None, principal: None, consumer: None, key: key.into() }
     }
 
     /// The scope of a message for this consumer. Two consumers of one message are two scopes.
     pub fn message(consumer: impl Into<String>, id: impl Into<String>) -> Self {
-        Self { kind: Kind::Message, tenant: None, principal: Some(consumer.into()), key: id.into() }
+        Self { tenant: None, principal: None, consumer: Some(consumer.into()), key: id.into() }
     }
 
     /// Whose customer's call it is.
@@ -50,7 +50,8 @@ impl Scope {
         self
     }
 
-    /// Who calls, as authenticated. For a message, this is its consumer.
+    /// Who calls, as authenticated. A message has a consumer, and with a principal too it has no key: whoever names one
+    /// would otherwise have two inboxes meet, or one message handled twice.
     #[must_use]
     pub fn with_principal(mut self, principal: impl Into<String>) -> Self {
         self.principal = Some(principal.into());
@@ -64,7 +65,7 @@ impl Scope {
 
     /// The principal or the consumer, if there is one.
     pub fn principal(&self) -> Option<&str> {
-        self.principal.as_deref()
+        self.consumer.as_deref().or(self.principal.as_deref())
     }
 
     /// The idempotency key or the message's id.
@@ -76,25 +77,36 @@ impl Scope {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` with [`Code::InvalidKey`] when a part is empty, has white space or a control character, or when
-    /// the whole is longer than a [`Key`] may be.
+    /// `InvalidInput` with [`Code::InvalidKey`] when a part is empty, has white space or a control character, when the
+    /// whole is longer than a [`Key`] may be, or when a message has a principal.
     pub fn stored_key(&self) -> Result<Key, Error> {
-        let Self { kind, tenant, principal, key } = self;
-        let (tenant, principal) = (tenant.as_deref(), principal.as_deref());
-        for (part, text) in [("tenant", tenant), ("principal", principal), ("key", Some(key.as_str()))] {
+        let Self { tenant, principal, consumer, key } = self;
+        let refused =
+            |message: String| Err(Error::new(ErrorKind::InvalidInput, "begin", message).with_code(Code::InvalidKey));
+        let (tenant, principal, consumer) = (tenant.as_deref(), principal.as_deref(), consumer.as_deref());
+        for (part, text) in
+            [("tenant", tenant), ("principal", principal), ("consumer", consumer), ("key", Some(key.as_str()))]
+        {
             if text == Some("") {
-                let message = format!("the {part} of a call must not be empty");
-                return Err(Error::new(ErrorKind::InvalidInput, "begin", message).with_code(Code::InvalidKey));
+                return refused(format!("the {part} of a call must not be empty"));
             }
         }
-        Key::compose([kind.module().into(), tenant.into(), principal.into(), Part::from(key.as_str())])
+        let (kind, who) = match (consumer, principal) {
+            (Some(_), Some(_)) => return refused("a message has a consumer, and no principal beside it".to_owned()),
+            (Some(consumer), None) => (Kind::Message, Some(consumer)),
+            (None, principal) => (Kind::Call, principal),
+        };
+        Key::compose([kind.module().into(), tenant.into(), who.into(), Part::from(key.as_str())])
     }
 
     /// The scope whose record is stored under this key, or nothing when it is none of ours.
     pub fn of_stored_key(key: &Key) -> Option<Self> {
-        let [module, tenant, principal, key]: [_; 4] = key.parts()?.try_into().ok()?;
-        let kind = Kind::ALL.into_iter().find(|kind| module.as_deref() == Some(kind.module()))?;
-        let scope = Self { kind, tenant, principal, key: key? };
+        let [module, tenant, who, key]: [_; 4] = key.parts()?.try_into().ok()?;
+        let (principal, consumer) = match Kind::ALL.into_iter().find(|kind| module.as_deref() == Some(kind.module()))? {
+            Kind::Call => (who, None),
+            Kind::Message => (None, Some(who?)),
+        };
+        let scope = Self { tenant, principal, consumer, key: key? };
         // What we would have refused to write is not ours.
         scope.stored_key().is_ok().then_some(scope)
     }
@@ -108,14 +120,16 @@ mod tests {
 
     fn scope() -> impl Strategy<Value = Scope> {
         let part = "[a:%\\-2D3Aü]{1,6}";
-        (any::<bool>(), prop::option::of(part), prop::option::of(part), part).prop_map(
-            |(call, tenant, principal, key)| Scope {
-                kind: if call { Kind::Call } else { Kind::Message },
-                tenant,
-                principal,
-                key,
-            },
-        )
+        let who = prop_oneof![
+            prop::option::of(part).prop_map(|principal| (principal, None)),
+            part.prop_map(|consumer| (None, Some(consumer))),
+        ];
+        (prop::option::of(part), who, part).prop_map(|(tenant, (principal, consumer), key)| Scope {
+            tenant,
+            principal,
+            consumer,
+            key,
+        })
     }
 
     proptest! {
@@ -127,7 +141,7 @@ mod tests {
 
         #[test]
         fn no_text_panics(tenant in any::<Option<String>>(), key in any::<String>(), stored in any::<String>()) {
-            let scope = Scope { kind: Kind::Call, tenant, principal: None, key };
+            let scope = Scope { tenant, principal: None, consumer: None, key };
             if let Ok(stored) = scope.stored_key() {
                 prop_assert_eq!(Scope::of_stored_key(&stored), Some(scope));
             }
@@ -149,6 +163,8 @@ mod tests {
         assert!(refused(Scope::call("two words")).contains("white space"));
         assert!(refused(Scope::call("k").with_principal("p\n")).contains("control character"));
         assert!(refused(Scope::call("k".repeat(510))).contains("at most 512 characters"));
+        assert!(refused(Scope::message("", "k")).contains("the consumer of a call must not be empty"));
+        assert!(refused(Scope::message("c", "k").with_principal("p")).contains("no principal"));
     }
 
     #[test]

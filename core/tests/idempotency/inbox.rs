@@ -1,5 +1,5 @@
-use leasehold_core::Code;
 use leasehold_core::idempotency::{Answer, CallError, Idempotency, Inbox};
+use leasehold_core::{Code, ErrorKind};
 use leasehold_memory::MemoryStore;
 use tokio::time::sleep;
 
@@ -51,4 +51,25 @@ async fn two_consumers_of_one_message_are_independent() {
     }
     let call = once.call("handle", "m-1", &()).principal("billing");
     assert!(!call.run(async || 9).await.unwrap().replayed, "a call and a message never meet");
+}
+
+/// Were it the consumer in another word, this message would be one of the inbox of another.
+#[tokio::test(start_paused = true)]
+async fn a_message_has_a_consumer_and_no_principal() {
+    let once = Idempotency::new(MemoryStore::new());
+    let _ = Inbox::new(once.clone(), "shipping").message("m-1").run(async || 1).await.unwrap();
+    let error = Inbox::new(once, "billing").message("m-1").principal("shipping").run(async || 2).await.unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidInput, Some(Code::InvalidKey)));
+}
+
+/// What a broker would deliver again for ever is told apart from what has to come again.
+#[tokio::test(start_paused = true)]
+async fn an_id_that_is_no_key_is_told_by_its_code_each_time() {
+    let inbox = Inbox::new(Idempotency::new(MemoryStore::new()), "billing");
+    for id in ["", "two words", "m-1\n", &"m".repeat(600)] {
+        for _ in 0..2 {
+            let refused = inbox.message(id).try_run(async || Ok::<(), &str>(())).await.unwrap_err();
+            assert_eq!(refused.code(), Some(Code::InvalidKey), "{id:?}");
+        }
+    }
 }
