@@ -1,5 +1,6 @@
 //! A consumer of messages that come more than once: each is handled once, and acknowledged only then.
 
+use leasehold::Code;
 use leasehold::idempotency::{CallError, Idempotency, Inbox};
 
 /// What a broker delivers, at least once.
@@ -14,6 +15,8 @@ struct Message {
 enum Verdict {
     Acknowledge,
     DeliverAgain,
+    /// To the messages that somebody has to look at.
+    SetAside,
 }
 
 async fn handle(message: &Message, attempt: u32) -> Result<(), &'static str> {
@@ -33,10 +36,14 @@ async fn receive(inbox: &Inbox, message: &Message, attempt: u32) -> Verdict {
             println!("  {error}");
             Verdict::DeliverAgain
         }
-        // Another delivery of it is being handled, or the store is away: either way it has to come again.
         Err(CallError::Call(error)) => {
             println!("  {error}");
-            Verdict::DeliverAgain
+            match error.code() {
+                // Its outcome is unknown, or its id is no key: it would come again for nothing, and for ever.
+                Some(Code::NotReplayable | Code::InvalidKey) => Verdict::SetAside,
+                // Another delivery of it is being handled, or the store is away: either way it has to come again.
+                _ => Verdict::DeliverAgain,
+            }
         }
     }
 }
@@ -52,6 +59,7 @@ async fn main() -> Result<(), leasehold::Error> {
         (Message { id: "m-2", body: "flaky" }, 1, Verdict::DeliverAgain),
         (Message { id: "m-2", body: "flaky" }, 2, Verdict::Acknowledge),
         (Message { id: "m-2", body: "flaky" }, 3, Verdict::Acknowledge),
+        (Message { id: "m 3", body: "invoice" }, 1, Verdict::SetAside),
     ];
     for (message, attempt, wanted) in deliveries {
         println!("{} for the {attempt}. time", message.id);

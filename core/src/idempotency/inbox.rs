@@ -6,20 +6,25 @@ use crate::idempotency::service::Idempotency;
 /// The messages of one consumer, each to be handled once though it is delivered again.
 ///
 /// A message whose [`Call`] has an answer was handled, now or before: acknowledge it. After an error do not: its handler
-/// failed, or another delivery of it is being handled, and it has to come again. Only with
-/// [`Code::NotReplayable`](crate::Code::NotReplayable) it would come again for nothing: its outcome is unknown or its
-/// record cannot be read, and that is for an operator.
+/// failed, or another delivery of it is being handled, and it has to come again.
+///
+/// Two codes say that it would come again for nothing, so that it belongs where somebody looks at it:
+///
+/// - [`Code::NotReplayable`](crate::Code::NotReplayable): its outcome is unknown, or its record cannot be read.
+/// - [`Code::InvalidKey`](crate::Code::InvalidKey): its id is empty, too long, or has white space or a control
+///   character. Ids that strangers make up are better digested first, and the digest given in their place.
 ///
 /// ```
-/// # use leasehold_core::{idempotency::{CallError, Idempotency, Inbox}, Store};
+/// # use leasehold_core::{Code, idempotency::{CallError, Idempotency, Inbox}, Store};
 /// # struct Message { id: String }
-/// # impl Message { fn acknowledge(self) {} fn deliver_again_later(self) {} }
+/// # impl Message { fn acknowledge(self) {} fn deliver_again_later(self) {} fn set_aside(self) {} }
 /// # async fn handle(_message: &Message) -> Result<(), std::io::Error> { Ok(()) }
 /// # async fn example(store: Store, message: Message) {
 /// let inbox = Inbox::new(Idempotency::new(store), "billing");
 ///
 /// match inbox.message(&message.id).try_run(async || handle(&message).await).await {
 ///     Ok(_) => message.acknowledge(),
+///     Err(error) if matches!(error.code(), Some(Code::NotReplayable | Code::InvalidKey)) => message.set_aside(),
 ///     Err(_) => message.deliver_again_later(),
 /// }
 /// # }
