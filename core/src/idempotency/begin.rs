@@ -166,7 +166,7 @@ impl Terms {
             };
         }
         if let Some(first_level) = &self.once.0.first_level {
-            first_level.put(&self.key, &record, sent, time_left);
+            first_level.put(&self.key, &record, &entry.value, sent, time_left);
         }
         self.replay(record).map(|replay| Asked::Begun(Begin::Replay(replay)))
     }

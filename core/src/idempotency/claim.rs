@@ -237,8 +237,9 @@ impl Claim {
             Some(answer) => once.0.seal.close(&key, &header, answer)?,
             None => State::Unkept,
         };
-        let record = Record { header, state };
-        let value = record.encode();
+        let value = Record { header, state }.encode();
+        // Not the answer as it came: that may be a small piece of something large, kept in memory as long as the record.
+        let record = Record::decode(&value, "complete")?;
         let draft = Draft {
             once,
             key,

@@ -2,6 +2,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use lru::LruCache;
 
 use crate::clock::Moment;
@@ -11,49 +12,89 @@ use crate::store::Key;
 /// Answers that this process has seen, the most recently used of them. An answer never changes, so what is kept here is
 /// what the store would say, until its record ends there.
 pub(super) struct FirstLevel {
-    records: Mutex<LruCache<Key, Kept>>,
-    at_most: Duration,
+    records: Mutex<Records>,
+    limits: Limits,
+}
+
+/// How much is kept, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) entries: NonZeroUsize,
+    pub(super) bytes: usize,
+    pub(super) at_most: Duration,
+}
+
+struct Records {
+    by_key: LruCache<Key, Kept>,
+    /// Of all that is kept.
+    bytes: usize,
 }
 
 struct Kept {
     record: Record,
+    /// How many bytes it is stored in, its key included.
+    bytes: usize,
     until: Moment,
 }
 
 impl FirstLevel {
-    pub(super) fn new(entries: NonZeroUsize, at_most: Duration) -> Self {
+    pub(super) fn new(limits: Limits) -> Self {
         // `new` would take the memory for all of them at once.
-        let mut records = LruCache::unbounded();
-        records.resize(entries);
-        Self { records: Mutex::new(records), at_most }
+        let mut by_key = LruCache::unbounded();
+        by_key.resize(limits.entries);
+        Self { records: Mutex::new(Records { by_key, bytes: 0 }), limits }
     }
 
     pub(super) fn get(&self, key: &Key, now: Moment) -> Option<Record> {
         let mut records = self.records();
-        let kept = records.get(key)?;
+        let kept = records.by_key.get(key)?;
         if now.is_past(kept.until) {
-            records.pop(key);
+            records.forget(key);
             return None;
         }
         Some(kept.record.clone())
     }
 
-    /// Keeps an answered record that had so much time left when the store was asked at `asked`, or later.
-    pub(super) fn put(&self, key: &Key, record: &Record, asked: Moment, time_left: Duration) {
+    /// Keeps an answered record that had so much time left when the store was asked at `asked`, or later. `stored` is what
+    /// is stored for it, in whose memory it is.
+    pub(super) fn put(&self, key: &Key, record: &Record, stored: &Bytes, asked: Moment, time_left: Duration) {
+        let Limits { bytes: most, at_most, .. } = self.limits;
         // Less what two clocks may drift apart meanwhile, so that it ends here first.
-        let trusted = (time_left - time_left / 100).saturating_sub(Duration::from_millis(2)).min(self.at_most);
-        if !trusted.is_zero() {
-            let kept = Kept { record: record.clone(), until: asked.after(trusted) };
-            self.records().put(key.clone(), kept);
+        let trusted = (time_left - time_left / 100).saturating_sub(Duration::from_millis(2)).min(at_most);
+        let bytes = key.as_bytes().len() + stored.len();
+        if !trusted.is_zero() && bytes <= most {
+            let kept = Kept { record: record.clone(), bytes, until: asked.after(trusted) };
+            self.records().keep(key, kept, most);
         }
     }
 
     pub(super) fn forget(&self, key: &Key) {
-        self.records().pop(key);
+        self.records().forget(key);
     }
 
     // Nothing panics under this lock.
-    fn records(&self) -> MutexGuard<'_, LruCache<Key, Kept>> {
+    fn records(&self) -> MutexGuard<'_, Records> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Records {
+    fn keep(&mut self, key: &Key, kept: Kept, most: usize) {
+        self.bytes += kept.bytes;
+        // What was there under this key, or one that is too many.
+        if let Some((_, gone)) = self.by_key.push(key.clone(), kept) {
+            self.bytes -= gone.bytes;
+        }
+        while self.bytes > most
+            && let Some((_, gone)) = self.by_key.pop_lru()
+        {
+            self.bytes -= gone.bytes;
+        }
+    }
+
+    fn forget(&mut self, key: &Key) {
+        if let Some(gone) = self.by_key.pop(key) {
+            self.bytes -= gone.bytes;
+        }
     }
 }

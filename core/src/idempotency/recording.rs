@@ -51,9 +51,10 @@ pub(super) struct Draft {
     pub(super) marker: Bytes,
     /// Whether another sending of the marker may still land once the key is free.
     pub(super) marker_may_land_again: bool,
-    pub(super) record: Record,
     /// The record as it is written.
     pub(super) value: Bytes,
+    /// The record, in the memory of what is written.
+    pub(super) record: Record,
     /// When the work was done: before the record can have been written.
     pub(super) begun: Moment,
     pub(super) record_ttl: Ttl,
@@ -212,7 +213,7 @@ impl Draft {
     /// Keeps the answer in this process, if it is to be.
     fn remember(&self) {
         if let Some(first_level) = &self.once.0.first_level {
-            first_level.put(&self.key, &self.record, self.begun, self.record_ttl.as_duration());
+            first_level.put(&self.key, &self.record, &self.value, self.begun, self.record_ttl.as_duration());
         }
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::clock::Clock;
 use crate::idempotency::call::Call;
 use crate::idempotency::fingerprint::Fingerprint;
-use crate::idempotency::first_level::FirstLevel;
+use crate::idempotency::first_level::{FirstLevel, Limits};
 use crate::idempotency::scope::Scope;
 use crate::idempotency::seal::Seal;
 use crate::lock::{Locks, LocksBuilder, NonceSource, Renewal};
@@ -87,6 +87,7 @@ impl Idempotency {
                 max_payload_len: 1024 * 1024,
             },
             first_level: None,
+            first_level_bytes: 64 * 1024 * 1024,
             seal: Seal::none(),
         }
     }
@@ -142,11 +143,14 @@ impl fmt::Debug for Idempotency {
 /// | [`settle_for`](Self::settle_for) | 10 min |
 /// | [`max_payload_len`](Self::max_payload_len) | 1 MiB |
 /// | [`first_level`](Self::first_level) | none |
+/// | [`first_level_bytes`](Self::first_level_bytes) | 64 MiB |
 #[must_use = "it is made by `build`"]
 pub struct IdempotencyBuilder {
     leases: LocksBuilder,
     policy: Policy,
-    first_level: Option<FirstLevel>,
+    /// How many answers, and for how long.
+    first_level: Option<(NonZeroUsize, Duration)>,
+    first_level_bytes: usize,
     seal: Seal,
 }
 
@@ -208,10 +212,17 @@ impl IdempotencyBuilder {
         self
     }
 
-    /// Keeps up to `entries` answers in this process, for `at_most` each, and replays them without a trip. Every check
-    /// is made as if they came from the store. What an operator purges or settles elsewhere is replayed here until then.
+    /// Keeps up to `entries` answers in this process, for `at_most` each, and replays them without a trip: as many of them
+    /// as [fit](Self::first_level_bytes). Every check is made as if they came from the store. What an operator purges or settles elsewhere is replayed here until then.
     pub fn first_level(mut self, entries: NonZeroUsize, at_most: Duration) -> Self {
-        self.first_level = Some(FirstLevel::new(entries, at_most));
+        self.first_level = Some((entries, at_most));
+        self
+    }
+
+    /// How many bytes the answers of the first level may have together, as they are stored. The one that was of use the
+    /// longest ago makes way, and one that alone has more is not kept.
+    pub fn first_level_bytes(mut self, most: usize) -> Self {
+        self.first_level_bytes = most;
         self
     }
 
@@ -246,7 +257,8 @@ impl IdempotencyBuilder {
 
     /// Makes it.
     pub fn build(self) -> Idempotency {
-        let Self { leases, policy, first_level, seal } = self;
+        let Self { leases, policy, first_level, first_level_bytes: bytes, seal } = self;
+        let first_level = first_level.map(|(entries, at_most)| FirstLevel::new(Limits { entries, bytes, at_most }));
         Idempotency(Arc::new(Service { leases: leases.build(), policy, first_level, seal }))
     }
 }

@@ -82,6 +82,59 @@ async fn it_is_bounded_and_forgets_what_is_purged_here() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn its_answers_have_so_many_bytes_together_and_no_more() {
+    let rig = Rig::with(Plan::none(), |builder| {
+        builder.first_level(NonZeroUsize::MAX, seconds(1_000.0)).first_level_bytes(10_000)
+    });
+    let call = |key: &str| rig.a.call(OPERATION, key, PAYLOAD);
+    let kept = async |key: &str| {
+        let trips = rig.trips();
+        assert!(call(key).begin().await.is_ok_and(|begin| matches!(begin, Begin::Replay(_))));
+        rig.trips() == trips
+    };
+    // Two of these fit, and not three.
+    for key in ["1", "2"] {
+        let _ = call(key).run(async || "x".repeat(4_000)).await.unwrap();
+    }
+    assert!(kept("2").await && kept("1").await);
+    let _ = call("3").run(async || "x".repeat(4_000)).await.unwrap();
+    assert!(kept("3").await && kept("1").await, "what was of use last stays");
+    assert!(!kept("2").await, "and the other made way");
+    assert!(!kept("3").await, "as this did now, for what came from the store");
+    // One that is forgotten makes way too, and one that alone is too large for it takes no place.
+    assert!(rig.a.purge(&Scope::call("3")).await.unwrap().is_applied());
+    let _ = call("large").run(async || "x".repeat(10_000)).await.unwrap();
+    assert!(!kept("large").await);
+    assert!(kept("2").await && !kept("1").await && kept("2").await);
+}
+
+/// The same key comes again, with an answer that is as long.
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_anew_or_has_ended_is_not_counted_twice() {
+    let rig = Rig::with(Plan::none(), |builder| {
+        builder.first_level(NonZeroUsize::new(2).unwrap(), seconds(10.0)).first_level_bytes(10_000)
+    });
+    for number in 0..100 {
+        for key in ["1", "2", "3"] {
+            let _ = rig.a.call(OPERATION, key, PAYLOAD).run(async || "x".repeat(4_000)).await.unwrap();
+        }
+        if number % 10 == 0 {
+            sleep(seconds(11.0)).await;
+        }
+    }
+    for _ in 0..2 {
+        for key in ["2", "3"] {
+            let _ = rig.a.call(OPERATION, key, PAYLOAD).begin().await.unwrap();
+        }
+    }
+    let trips = rig.trips();
+    for key in ["2", "3"] {
+        let _ = rig.a.call(OPERATION, key, PAYLOAD).begin().await.unwrap();
+    }
+    assert_eq!(rig.trips(), trips, "two fit, as at the beginning");
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_keeps_nothing_that_is_read_while_it_is_purged() {
     let rig = rig(10, seconds(1_000.0));
     let _ = call(&rig.b).run(async || 1).await.unwrap();
