@@ -28,6 +28,9 @@ pub struct RecordInfo {
     pub time_left: Duration,
 }
 
+/// How many records a listing has in memory at once.
+const READ_AT_ONCE: usize = 32;
+
 /// How far a call has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -207,14 +210,16 @@ impl Idempotency {
         };
         let prefix = KeyPrefix::new(format!("{}:", kind.module()))?;
         let page = store.scan(&prefix, cursor).await?;
-        let entries = store.get_many(&page.keys).await?;
         let (mut records, mut unreadable) = (Vec::new(), Vec::new());
-        for (key, entry) in page.keys.iter().zip(entries) {
-            // A key that no scope has is no call's, and what has gone since the scan is not there.
-            let (Some(scope), Some(entry)) = (Scope::of_stored_key(key), entry) else { continue };
-            match RecordInfo::of(scope.clone(), &entry, "list") {
-                Ok(record) => records.push(record),
-                Err(_) => unreadable.push(scope),
+        // A page has a thousand keys, and what is read of each has its whole answer.
+        for keys in page.keys.chunks(READ_AT_ONCE) {
+            for (key, entry) in keys.iter().zip(store.get_many(keys).await?) {
+                // A key that no scope has is no call's, and what has gone since the scan is not there.
+                let (Some(scope), Some(entry)) = (Scope::of_stored_key(key), entry) else { continue };
+                match RecordInfo::of(scope.clone(), &entry, "list") {
+                    Ok(record) => records.push(record),
+                    Err(_) => unreadable.push(scope),
+                }
             }
         }
         let place = Kind::ALL.iter().position(|other| *other == kind).unwrap_or_default();

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use leasehold_conformance::Plan;
+use leasehold_conformance::{Operation, Plan};
 use leasehold_core::idempotency::{AfterCrash, Completion, Idempotency, Inbox, RecordState, Scope};
 use leasehold_core::lock::{Nonce, Renewal};
 use leasehold_core::{CacheStore, Code, Cursor, ErrorKind, Expiry, Key, Outcome};
@@ -70,6 +70,31 @@ async fn anything_can_be_purged_also_what_cannot_be_read() {
     assert_eq!(rig.a.inspect(&scope).await.unwrap_err().kind(), ErrorKind::Corrupt);
     assert_eq!(rig.a.purge(&scope).await.unwrap(), Outcome::Applied);
     assert!(!call(&rig.a).run(async || 2).await.unwrap().replayed);
+}
+
+/// An answer is read to show what it is the answer of, and may be as large as the store takes.
+#[tokio::test(start_paused = true)]
+async fn a_listing_never_has_many_answers_in_memory() {
+    let rig = Rig::new();
+    let (large, records) = ("x".repeat(1024), 1_000);
+    for number in 0..records {
+        let call = rig.a.call(OPERATION, format!("k-{number}"), PAYLOAD);
+        let _ = call.run(async || large.clone()).await.unwrap();
+    }
+    rig.link.follow(Plan::none());
+    let (mut listed, mut cursor) = (0, None);
+    loop {
+        let page = Idempotency::list(&rig.link, cursor).await.unwrap();
+        listed += page.records.len();
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(listed, records);
+    let (pages, reads) = (rig.link.calls(Operation::Scan), rig.link.calls(Operation::GetMany));
+    assert!(reads as usize >= records / 32, "{records} records were read in {reads} pieces");
+    assert!(reads <= records as u32 / 32 + pages, "and not one by one: {reads}");
 }
 
 #[tokio::test(start_paused = true)]
