@@ -113,7 +113,8 @@ impl Recording {
     }
 
     /// Finds out what became of a transaction whose commit was not answered, from the claim's own store. `Recorded` when
-    /// it was committed. `Lost` when it was not: then it never will be, and the key is free, or another's.
+    /// it was committed. `Lost` when it was not: then it never will be, and the key is another's, or is freed in the
+    /// background.
     ///
     /// It waits for the transaction to end, as far as the store's own limits let it, and tries for a few seconds. Meanwhile
     /// it may claim the key anew.
@@ -142,7 +143,8 @@ impl Recording {
                     self.draft.marker_may_land_again = may_land_again;
                     return Ok(Completion::Lost);
                 }
-                Err(error) if Instant::now() + pause >= until => return Err(error),
+                // It may be that nobody was asked this once: of the commit that says nothing.
+                Err(error) if Instant::now() + pause >= until => return Err(error.with_effect(Effect::Unknown)),
                 Err(error) => {
                     may_land_again |= error.effect() == Effect::Unknown;
                     sleep(pause).await;

@@ -228,6 +228,21 @@ async fn a_completion_whose_answer_is_lost_is_recognised() {
     assert_eq!(rig.link.calls(Operation::TryAdd), 2, "and found to be there");
 }
 
+/// That the store was surely not asked says nothing of the commit that it was to be asked about.
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_cannot_be_found_out_about_is_of_unknown_effect() {
+    for fault in [Fault::Refuse, Fault::LoseAnswer, Fault::Hang] {
+        let rig = Rig::new();
+        let recording = claimed(call(&rig.a)).await.recording("done").unwrap();
+        assert_eq!(recording.write_to(&rig.memory).await.unwrap(), Completion::Recorded);
+        rig.link.follow(Plan::none().from(Operation::TryExpire, 1, fault));
+        let error = recording.find_out().await.unwrap_err();
+        assert_eq!((error.effect(), error.code()), (Effect::Unknown, Some(Code::StoreUnavailable)), "{fault:?}");
+        rig.a.close().await;
+        assert_eq!(replayed(call(&rig.b)).await, "done");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_layer_that_sends_a_completion_twice_makes_no_loss() {
     use crate::support::{KEY, OPERATION, PAYLOAD};
