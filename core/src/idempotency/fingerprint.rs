@@ -1,4 +1,5 @@
 use std::fmt;
+use std::io;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -21,21 +22,22 @@ impl Fingerprint {
     ///
     /// `InvalidInput` for a value that JSON cannot hold, such as a map whose keys are no strings.
     pub fn of<P: Serialize + ?Sized>(payload: &P) -> Result<Self, Error> {
-        Self::of_at_most(payload, usize::MAX)
-    }
-
-    /// The same, and `InvalidInput` for a payload of more bytes than `longest`, framing included.
-    pub(super) fn of_at_most<P: Serialize + ?Sized>(payload: &P, longest: usize) -> Result<Self, Error> {
-        let invalid = |message: String| Error::new(ErrorKind::InvalidInput, "fingerprint", message);
-        let value = serde_json::to_value(payload)
-            .map_err(|error| invalid("the payload cannot be written as JSON".to_owned()).with_source(error))?;
+        let value = serde_json::to_value(payload).map_err(unwritable)?;
         let mut digest = Framed::new("value");
         digest.value(&value);
-        if digest.fed > longest {
-            let message = format!("a payload must be at most {longest} bytes, and this one is {}", digest.fed);
-            return Err(invalid(message).with_code(Code::InvalidKey));
-        }
         Ok(digest.finish())
+    }
+
+    /// The same, and `InvalidInput` for a payload of more bytes of JSON than `longest`. No more of it is looked at: it is
+    /// counted before it is made into a value, which takes several times its size.
+    pub(super) fn of_at_most<P: Serialize + ?Sized>(payload: &P, longest: usize) -> Result<Self, Error> {
+        match serde_json::to_writer(Counted { left: longest }, payload) {
+            Ok(()) => Self::of(payload),
+            Err(error) if error.is_io() => {
+                Err(invalid(format!("a payload must be at most {longest} bytes of JSON")).with_code(Code::InvalidKey))
+            }
+            Err(error) => Err(unwritable(error)),
+        }
     }
 
     /// The fingerprint of parts that come as bytes, such as a method, a path and a body. Each counts with its length.
@@ -63,16 +65,38 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::InvalidInput, "fingerprint", message)
+}
+
+fn unwritable(error: serde_json::Error) -> Error {
+    invalid("the payload cannot be written as JSON".to_owned()).with_source(error)
+}
+
+/// Takes so many bytes, and then fails.
+struct Counted {
+    left: usize,
+}
+
+impl io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.left = self.left.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A digest that says of each piece what it is and how long, so that no piece runs into the next.
 struct Framed {
     digest: Sha256,
-    /// How many bytes went in.
-    fed: usize,
 }
 
 impl Framed {
     fn new(domain: &str) -> Self {
-        let mut framed = Self { digest: Sha256::new(), fed: 0 };
+        let mut framed = Self { digest: Sha256::new() };
         framed.frame(b'd', domain.as_bytes());
         framed
     }
@@ -80,13 +104,11 @@ impl Framed {
     fn frame(&mut self, what: u8, bytes: &[u8]) {
         self.length(what, bytes.len());
         self.digest.update(bytes);
-        self.fed += bytes.len();
     }
 
     fn length(&mut self, what: u8, length: usize) {
         self.digest.update([what]);
         self.digest.update((length as u64).to_be_bytes());
-        self.fed += 1 + size_of::<u64>();
     }
 
     fn value(&mut self, value: &Value) {
@@ -177,6 +199,31 @@ mod tests {
     fn a_value_that_json_cannot_hold_is_refused() {
         let error = Fingerprint::of(&BTreeMap::from([((1, 2), 3)])).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn no_more_of_a_payload_is_looked_at_than_it_may_have() {
+        use std::cell::Cell;
+
+        use serde::ser::SerializeSeq;
+
+        struct Endless(Cell<u32>);
+
+        impl Serialize for Endless {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut items = serializer.serialize_seq(None)?;
+                loop {
+                    self.0.set(self.0.get() + 1);
+                    items.serialize_element("item")?;
+                }
+            }
+        }
+
+        let endless = Endless(Cell::new(0));
+        let error = Fingerprint::of_at_most(&endless, 1_000).unwrap_err();
+        assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidInput, Some(Code::InvalidKey)));
+        assert!(endless.0.get() < 200, "{} items of 7 bytes were asked for", endless.0.get());
+        assert!(Fingerprint::of_at_most("12345678", 10).is_ok() && Fingerprint::of_at_most("123456789", 10).is_err());
     }
 
     proptest! {

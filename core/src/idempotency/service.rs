@@ -206,7 +206,8 @@ impl IdempotencyBuilder {
         self
     }
 
-    /// The longest payload that is fingerprinted, in bytes.
+    /// The longest payload that is fingerprinted, in bytes of JSON. A longer one is refused with
+    /// [`Code::InvalidKey`](crate::Code::InvalidKey), and a message that says what it is.
     pub fn max_payload_len(mut self, bytes: usize) -> Self {
         self.policy.max_payload_len = bytes;
         self
