@@ -55,8 +55,8 @@ impl FirstLevel {
         Some(kept.record.clone())
     }
 
-    /// Keeps an answered record that had so much time left when the store was asked at `asked`, or later. `stored` is what
-    /// is stored for it, in whose memory it is.
+    /// Keeps an answered record that had so much time left when the store was asked at `asked`, or later. It is in the
+    /// memory of what is stored for it.
     pub(super) fn put(&self, key: &Key, record: &Record, stored: &Bytes, asked: Moment, time_left: Duration) {
         let Limits { bytes: most, at_most, .. } = self.limits;
         // Less what two clocks may drift apart meanwhile, so that it ends here first.

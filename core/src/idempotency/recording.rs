@@ -21,8 +21,8 @@ use crate::store::{AddOutcome, AtomicStore, Key, ReplaceOutcome, Ttl};
 pub enum Completion {
     /// The answer is recorded.
     Recorded,
-    /// The claim had ended, and what is there now is another's: it stays as it is. A record that is
-    /// [written in a transaction](Recording::write_to) is lost as soon as the claim has ended, as its effect is rolled back.
+    /// The claim had ended, and what is there now is another's: it stays as it is. Of one that is
+    /// [written in a transaction](Recording::write_to), whose effect is rolled back with it: the claim had ended.
     Lost,
 }
 

@@ -213,8 +213,9 @@ impl IdempotencyBuilder {
         self
     }
 
-    /// Keeps up to `entries` answers in this process, for `at_most` each, and replays them without a trip: as many of them
-    /// as [fit](Self::first_level_bytes). Every check is made as if they came from the store. What an operator purges or settles elsewhere is replayed here until then.
+    /// Keeps up to `entries` answers in this process, for `at_most` each, and replays them without a trip: as many of
+    /// them as [fit](Self::first_level_bytes). Every check is made as if they came from the store. What an operator purges
+    /// or settles elsewhere is replayed here until then.
     pub fn first_level(mut self, entries: NonZeroUsize, at_most: Duration) -> Self {
         self.first_level = Some((entries, at_most));
         self
