@@ -65,7 +65,7 @@ impl Call {
 /// What the store says to a bid.
 enum Asked {
     Begun(Begin),
-    /// The same call is in progress, for so long unless it is renewed.
+    /// The same call is in progress, and its claim lives for so long unless it is renewed.
     InProgress(Duration),
 }
 
@@ -162,7 +162,7 @@ impl Terms {
         if let State::InProgress(progress) = &record.state {
             return match progress.is_stale(time_left) {
                 true => Err(refused("its claimant is gone, and the outcome is unknown until an operator settles it")),
-                false => Ok(Asked::InProgress(time_left)),
+                false => Ok(Asked::InProgress(progress.claim_left(time_left))),
             };
         }
         if let Some(first_level) = &self.once.0.first_level {

@@ -66,7 +66,12 @@ pub(super) struct Progress {
 impl Progress {
     /// Whether a marker with so much time left belongs to nobody any more: then nobody knows what became of the call.
     pub(super) fn is_stale(&self, time_left: Duration) -> bool {
-        self.marker_ttl > self.ttl && self.marker_ttl.saturating_sub(time_left) >= self.ttl
+        self.marker_ttl > self.ttl && self.claim_left(time_left).is_zero()
+    }
+
+    /// How long the claim still lives without a renewal, when its marker has so much time left.
+    pub(super) fn claim_left(&self, time_left: Duration) -> Duration {
+        time_left.saturating_sub(self.marker_ttl.saturating_sub(self.ttl))
     }
 }
 

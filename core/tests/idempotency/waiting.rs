@@ -1,6 +1,6 @@
 use leasehold_conformance::{Fault, Operation, Plan};
 use leasehold_core::Code;
-use leasehold_core::idempotency::Answer;
+use leasehold_core::idempotency::{AfterCrash, Answer};
 use leasehold_core::lock::{Release, Renewal};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -56,6 +56,26 @@ async fn who_waits_does_the_work_when_it_is_given_up_or_its_process_dies() {
         };
         let (waited, ()) = tokio::join!(claimed(call(&rig.a).wait(seconds(30.0))), giving_up);
         let _ = waited.abandon().await.unwrap();
+    }
+}
+
+/// Its marker lives on, and it is the end of the claim that is waited for.
+#[tokio::test(start_paused = true)]
+async fn who_waits_hears_of_a_crash_when_the_claim_has_ended() {
+    for plan in [Plan::none(), Plan::none().from(Operation::Watch, 1, Fault::Refuse)] {
+        for policy in [AfterCrash::RunAgain, AfterCrash::OutcomeUnknown] {
+            let rig = Rig::with(plan.clone(), |builder| {
+                builder.in_progress_ttl(seconds(4.0)).renewal(Renewal::Off).after_crash(policy)
+            });
+            std::mem::forget(claimed(call(&rig.b)).await);
+            let crashed = Instant::now();
+            let begin = call(&rig.a).wait(seconds(30.0)).begin().await;
+            match policy {
+                AfterCrash::RunAgain => assert!(begin.is_ok()),
+                AfterCrash::OutcomeUnknown => assert_eq!(begin.unwrap_err().code(), Some(Code::NotReplayable)),
+            }
+            assert!(crashed.elapsed() < seconds(4.1), "{policy:?}: {:?}", crashed.elapsed());
+        }
     }
 }
 
