@@ -174,7 +174,7 @@ impl Idempotency {
                 first_level.forget(&key);
             }
         };
-        // Before, as this future may be dropped midway; and after, as a replay may have come meanwhile.
+        // Before, as this future may be dropped midway; and after, as a replay may have come meanwhile, or be on its way.
         forget();
         let purged = match store.get(&key).await {
             Ok(Some(entry)) => store.try_remove(&key, &entry.value).await,

@@ -152,6 +152,7 @@ impl Terms {
             operation: "begin",
         };
         let sent = leases.now();
+        let first_level = self.once.0.first_level.as_ref().map(|first_level| (first_level, first_level.before(sent)));
         let entry = match place.bid(|| self.bid(), sent, limit, SENDINGS).await? {
             Placed::Ours(lease) => return Ok(Asked::Begun(Begin::Claimed(Claim::new(self, lease)))),
             Placed::Theirs(entry) => entry,
@@ -165,8 +166,8 @@ impl Terms {
                 false => Ok(Asked::InProgress(progress.claim_left(time_left))),
             };
         }
-        if let Some(first_level) = &self.once.0.first_level {
-            first_level.put(&self.key, &record, &entry.value, sent, time_left);
+        if let Some((first_level, before)) = first_level {
+            first_level.put(&self.key, &record, &entry.value, before, time_left);
         }
         self.replay(record).map(|replay| Asked::Begun(Begin::Replay(replay)))
     }

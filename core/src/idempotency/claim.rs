@@ -219,7 +219,7 @@ impl Claim {
     /// Ends the claim here, with a record of its answer to be written; of no answer where it is none or too large.
     fn recorded_as(self, answer: Option<Bytes>) -> Result<Recording, Error> {
         let Self { once, key, header, record_ttl, marker_ttl, in_progress_ttl, settle_for, lease } = self;
-        let begun = once.0.leases.now();
+        let before = once.0.first_level.as_ref().map(|first_level| first_level.before(once.0.leases.now()));
         let (marker, marker_may_land_again) = (lease.value().clone(), lease.may_land_again());
         let runtime = lease.runtime().clone();
         let renew_every = in_progress_ttl.as_duration() / 3;
@@ -247,7 +247,7 @@ impl Claim {
             marker_may_land_again,
             value,
             record,
-            begun,
+            before,
             record_ttl,
             marker_ttl,
             renew_first,

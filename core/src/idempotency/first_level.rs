@@ -28,6 +28,15 @@ struct Records {
     by_key: LruCache<Key, Kept>,
     /// Of all that is kept.
     bytes: usize,
+    /// How often something was forgotten on request.
+    purges: u64,
+}
+
+/// Before the store was asked: what it answers is of then, or later.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Before {
+    asked: Moment,
+    purges: u64,
 }
 
 struct Kept {
@@ -42,7 +51,7 @@ impl FirstLevel {
         // `new` would take the memory for all of them at once.
         let mut by_key = LruCache::unbounded();
         by_key.resize(limits.entries);
-        Self { records: Mutex::new(Records { by_key, bytes: 0 }), limits }
+        Self { records: Mutex::new(Records { by_key, bytes: 0, purges: 0 }), limits }
     }
 
     pub(super) fn get(&self, key: &Key, now: Moment) -> Option<Record> {
@@ -55,21 +64,32 @@ impl FirstLevel {
         Some(kept.record.clone())
     }
 
-    /// Keeps an answered record that had so much time left when the store was asked at `asked`, or later. It is in the
-    /// memory of what is stored for it.
-    pub(super) fn put(&self, key: &Key, record: &Record, stored: &Bytes, asked: Moment, time_left: Duration) {
+    /// To be noted before the store is asked for what is then kept.
+    pub(super) fn before(&self, asked: Moment) -> Before {
+        Before { asked, purges: self.records().purges }
+    }
+
+    /// Keeps an answered record that had so much time left when the store was asked, or later. It is in the memory of what
+    /// is stored for it.
+    pub(super) fn put(&self, key: &Key, record: &Record, stored: &Bytes, before: Before, time_left: Duration) {
         let Limits { bytes: most, at_most, .. } = self.limits;
         // Less what two clocks may drift apart meanwhile, so that it ends here first.
         let trusted = (time_left - time_left / 100).saturating_sub(Duration::from_millis(2)).min(at_most);
         let bytes = key.as_bytes().len() + stored.len();
         if !trusted.is_zero() && bytes <= most {
-            let kept = Kept { record: record.clone(), bytes, until: asked.after(trusted) };
-            self.records().keep(key, kept, most);
+            let kept = Kept { record: record.clone(), bytes, until: before.asked.after(trusted) };
+            let mut records = self.records();
+            // An answer that was purged while it was on its way here must not stay. That of another key just comes again.
+            if records.purges == before.purges {
+                records.keep(key, kept, most);
+            }
         }
     }
 
     pub(super) fn forget(&self, key: &Key) {
-        self.records().forget(key);
+        let mut records = self.records();
+        records.purges += 1;
+        records.forget(key);
     }
 
     // Nothing panics under this lock.

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::clock::Moment;
 use crate::error::{Effect, Error};
 use crate::idempotency::begin::SENDINGS;
+use crate::idempotency::first_level::Before;
 use crate::idempotency::record::Record;
 use crate::idempotency::service::Idempotency;
 use crate::lock::Landed;
@@ -55,8 +55,8 @@ pub(super) struct Draft {
     pub(super) value: Bytes,
     /// The record, in the memory of what is written.
     pub(super) record: Record,
-    /// When the work was done: before the record can have been written.
-    pub(super) begun: Moment,
+    /// When the work was done, before the record can have been written, if it is to be kept in this process.
+    pub(super) before: Option<Before>,
     pub(super) record_ttl: Ttl,
     pub(super) marker_ttl: Ttl,
     /// How soon and how often the marker is renewed while the answer is on its way.
@@ -214,8 +214,8 @@ impl Draft {
 
     /// Keeps the answer in this process, if it is to be.
     fn remember(&self) {
-        if let Some(first_level) = &self.once.0.first_level {
-            first_level.put(&self.key, &self.record, &self.value, self.begun, self.record_ttl.as_duration());
+        if let (Some(first_level), Some(before)) = (&self.once.0.first_level, self.before) {
+            first_level.put(&self.key, &self.record, &self.value, before, self.record_ttl.as_duration());
         }
     }
 

@@ -149,6 +149,26 @@ async fn it_keeps_nothing_that_is_read_while_it_is_purged() {
     assert!(!call(&rig.a).run(async || 3).await.unwrap().replayed);
 }
 
+/// The store answers late: it has answered before the purge, and is heard after it.
+#[tokio::test(start_paused = true)]
+async fn it_keeps_nothing_that_was_on_its_way_when_it_was_purged() {
+    for (operation, is_replay) in [(Operation::TryAdd, true), (Operation::TryReplace, false)] {
+        let rig = rig(10, seconds(1_000.0));
+        if is_replay {
+            let _ = call(&rig.b).run(async || 1).await.unwrap();
+        }
+        rig.link.follow(Plan::none().nth(operation, 1, Fault::DelayAnswer(seconds(1.0))));
+        let purge = async {
+            sleep(seconds(0.5)).await;
+            assert!(rig.a.purge(&Scope::call(KEY)).await.unwrap().is_applied());
+        };
+        let (answer, ()) = tokio::join!(call(&rig.a).run(async || 1), purge);
+        assert_eq!(answer.unwrap().replayed, is_replay);
+        assert!(!call(&rig.a).run(async || 2).await.unwrap().replayed, "it was purged");
+        assert!(call(&rig.a).run(async || 3).await.unwrap().replayed);
+    }
+}
+
 /// The record lives from when it was written in the transaction, though the commit takes its time.
 #[tokio::test(start_paused = true)]
 async fn it_counts_from_before_the_answer_was_written_in_a_transaction() {
