@@ -1,5 +1,6 @@
 use leasehold_conformance::{Fault, Operation, Plan};
-use leasehold_core::idempotency::Answer;
+use leasehold_core::idempotency::{Answer, Completion};
+use leasehold_core::lock::Renewal;
 use tokio::time::{sleep, timeout};
 
 use crate::support::{Rig, call, claimed, eventually, is_in_progress, replayed, seconds};
@@ -49,6 +50,69 @@ async fn a_complete_that_is_dropped_midway_goes_on() {
         rig.a.close().await;
         assert_eq!(replayed(call(&rig.b)).await, "done", "after {fault:?}");
     }
+}
+
+/// Its marker has ended, so that it comes to the second of its two calls.
+#[tokio::test(start_paused = true)]
+async fn a_late_complete_that_is_dropped_midway_goes_on() {
+    for fault in ON_THE_WAY {
+        let rig = Rig::with(Plan::none().nth(Operation::TryAdd, 2, fault), |builder| {
+            builder.in_progress_ttl(seconds(5.0)).renewal(Renewal::Off)
+        });
+        let claim = claimed(call(&rig.a)).await;
+        sleep(seconds(6.0)).await;
+        assert!(timeout(seconds(0.1), claim.complete("done")).await.is_err());
+        rig.a.close().await;
+        assert_eq!(replayed(call(&rig.b)).await, "done", "after {fault:?}");
+    }
+}
+
+/// Whether the transaction had recorded the answer or not, and at each of the calls that find it out.
+#[tokio::test(start_paused = true)]
+async fn finding_out_that_is_dropped_midway_frees_what_was_not_recorded() {
+    for committed in [false, true] {
+        for (operation, ended) in
+            [(Operation::TryExpire, false), (Operation::TryExpire, true), (Operation::TryAdd, true)]
+        {
+            for fault in ON_THE_WAY {
+                let case = format!("{operation}, {fault:?}, committed: {committed}, ended: {ended}");
+                let rig = Rig::with(Plan::none(), |builder| {
+                    builder.in_progress_ttl(seconds(5.0)).renewal(Renewal::Off).transport_gives_up_after(seconds(5.0))
+                });
+                let recording = claimed(call(&rig.a)).await.recording("done").unwrap();
+                if committed {
+                    assert_eq!(recording.write_to(&rig.memory).await.unwrap(), Completion::Recorded);
+                }
+                if ended {
+                    sleep(seconds(6.0)).await;
+                }
+                rig.link.follow(Plan::none().nth(operation, 1, fault));
+                let dropped = timeout(seconds(0.1), recording.find_out()).await.is_err();
+                assert!(dropped, "{case}");
+                rig.a.close().await;
+                match committed {
+                    true => assert_eq!(replayed(call(&rig.b)).await, "done", "{case}"),
+                    false => assert_eq!(rig.record().await, None, "{case}"),
+                }
+            }
+        }
+    }
+}
+
+/// What asks about the transaction claims the key anew, and that may land when nobody waits for it any more.
+#[tokio::test(start_paused = true)]
+async fn finding_out_that_is_dropped_leaves_nothing_though_what_it_asked_lands_late() {
+    let rig = Rig::with(Plan::none(), |builder| {
+        builder.in_progress_ttl(seconds(5.0)).renewal(Renewal::Off).transport_gives_up_after(seconds(5.0))
+    });
+    let recording = claimed(call(&rig.a)).await.recording("never written").unwrap();
+    sleep(seconds(6.0)).await;
+    let late = Plan::none().nth(Operation::TryAdd, 1, Fault::ApplyLate(seconds(3.0)));
+    rig.link.follow(late.nth(Operation::TryExpire, 2, Fault::Hang));
+    assert!(timeout(seconds(1.0), recording.find_out()).await.is_err());
+    sleep(seconds(3.5)).await;
+    assert_eq!(rig.record().await, None, "it has landed, and was taken away");
+    rig.a.close().await;
 }
 
 #[tokio::test(start_paused = true)]
