@@ -27,7 +27,7 @@ const FAULTS: [Fault; 10] = [
 
 /// The calls of a life, and how many of each it makes at least.
 const CALLS: [(Operation, u32); 5] = [
-    (Operation::TryAdd, 2),
+    (Operation::TryAdd, 3),
     (Operation::Watch, 1),
     (Operation::TryExpire, 3),
     (Operation::TryReplace, 1),
@@ -64,7 +64,7 @@ async fn no_single_fault_makes_a_second_effect_another_answer_or_a_leftover() {
         }
     }
     // Some ends make fewer calls than others; a plan that never bites would prove nothing.
-    assert!(reached > 250, "only {reached} of the faults were met");
+    assert!(reached > 400, "only {reached} of the faults were met");
 }
 
 /// A waits for a call that B gives up, and does it over several renewals, while B asks for it all the time.

@@ -8,6 +8,7 @@ mod dropped;
 mod every_fault;
 mod first_level;
 mod inbox;
+mod many_faults;
 mod once;
 mod operators;
 mod outage;
