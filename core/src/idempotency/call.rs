@@ -152,6 +152,9 @@ impl Call {
                 match claim.complete(&value).await {
                     Ok(Completion::Recorded) => {}
                     Ok(Completion::Lost) => tracing::warn!("the work is done, and its claim was lost meanwhile"),
+                    Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                        tracing::warn!(%error, "the work is done, and its answer will not be replayed");
+                    }
                     Err(error) => tracing::warn!(%error, "the work is done, and its answer is not recorded yet"),
                 }
                 Ok(Answer { value, replayed: false })

@@ -174,5 +174,7 @@ mod tests {
         assert_ne!(stored(Scope::call("k").with_tenant("t")), stored(Scope::call("k").with_principal("t")));
         assert_ne!(stored(Scope::call("k").with_principal("c")), stored(Scope::message("c", "k")));
         assert_eq!(stored(Scope::call("k").with_tenant("a:b")).as_str(), "idem:a%3Ab:-:k");
+        let nobodys = Key::new("inbox:-:-:k").unwrap();
+        assert_eq!(Scope::of_stored_key(&nobodys), None, "a message has a consumer");
     }
 }
