@@ -22,8 +22,8 @@
 //! # When work can run twice
 //!
 //! A claim is a lease on its marker, and a lease is a promise about time. Work runs again after its process died, or
-//! after it stood still for longer than the in-progress ttl, as nobody can tell the two from outside. Three things
-//! close that:
+//! after it stood still, or had no store, for longer than the in-progress ttl, as nobody can tell these from outside.
+//! Three things close that:
 //!
 //! - **The same transaction.** Where the effect is a write to the database that the store is in, complete the claim in
 //!   the transaction of the effect: `commit` of `leasehold-postgres`. Then it is exactly once.
