@@ -169,20 +169,12 @@ impl Idempotency {
     pub async fn purge(&self, scope: &Scope) -> Result<Outcome, Error> {
         let key = scope.stored_key()?;
         let store = self.0.leases.store();
-        let forget = || {
-            if let Some(first_level) = &self.0.first_level {
-                first_level.forget(&key);
-            }
-        };
-        // Before, as this future may be dropped midway; and after, as a replay may have come meanwhile, or be on its way.
-        forget();
-        let purged = match store.get(&key).await {
-            Ok(Some(entry)) => store.try_remove(&key, &entry.value).await,
-            Ok(None) => Ok(Outcome::NotApplied),
-            Err(error) => Err(error),
-        };
-        forget();
-        purged
+        // A replay may come meanwhile, or be on its way; and who purges may go away when it is done in the store.
+        let _forgotten = self.0.first_level.as_ref().map(|first_level| first_level.forget_when_dropped(&key));
+        match store.get(&key).await? {
+            Some(entry) => store.try_remove(&key, &entry.value).await,
+            None => Ok(Outcome::NotApplied),
+        }
     }
 
     /// One page of what is stored for calls and messages, from `cursor` on; `None` starts. `store` is the one that the

@@ -86,15 +86,29 @@ impl FirstLevel {
         }
     }
 
-    pub(super) fn forget(&self, key: &Key) {
-        let mut records = self.records();
-        records.purges += 1;
-        records.forget(key);
+    /// Forgets a record that is about to be purged: when this is dropped.
+    pub(super) fn forget_when_dropped<'f>(&'f self, key: &'f Key) -> Forget<'f> {
+        Forget { first_level: self, key }
     }
 
     // Nothing panics under this lock.
     fn records(&self) -> MutexGuard<'_, Records> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What its drop makes forget.
+#[must_use = "it forgets when it is dropped"]
+pub(super) struct Forget<'f> {
+    first_level: &'f FirstLevel,
+    key: &'f Key,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        let mut records = self.first_level.records();
+        records.purges += 1;
+        records.forget(self.key);
     }
 }
 

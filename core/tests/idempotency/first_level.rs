@@ -4,7 +4,7 @@ use std::time::Duration;
 use leasehold_conformance::{Fault, Operation, Plan};
 use leasehold_core::Code;
 use leasehold_core::idempotency::{Answer, Begin, Scope};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::support::{KEY, OPERATION, PAYLOAD, Rig, call, claimed, refused, replayed, seconds};
 
@@ -146,6 +146,22 @@ async fn it_keeps_nothing_that_is_read_while_it_is_purged() {
     };
     let (purged, ()) = tokio::join!(rig.a.purge(&scope), read);
     assert!(purged.unwrap().is_applied());
+    assert!(!call(&rig.a).run(async || 3).await.unwrap().replayed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_keeps_nothing_of_a_purge_that_is_dropped_when_it_was_made() {
+    let rig = rig(10, seconds(1_000.0));
+    let _ = call(&rig.b).run(async || 1).await.unwrap();
+    let slow = Plan::none().nth(Operation::Get, 1, Fault::DelayAnswer(seconds(1.0)));
+    rig.link.follow(slow.nth(Operation::TryRemove, 1, Fault::ApplyAndHang));
+    let read = async {
+        sleep(seconds(0.5)).await;
+        assert!(call(&rig.a).run(async || 2).await.unwrap().replayed);
+    };
+    let scope = Scope::call(KEY);
+    let (purged, ()) = tokio::join!(timeout(seconds(2.0), rig.a.purge(&scope)), read);
+    assert!(purged.is_err());
     assert!(!call(&rig.a).run(async || 3).await.unwrap().replayed);
 }
 
