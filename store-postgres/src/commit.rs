@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use sqlx::postgres::PgTransactionManager;
 use sqlx::{PgConnection, Postgres, Transaction};
 use sqlx_core::transaction::TransactionManager;
+use tokio::time::{Instant, timeout_at};
 
 use crate::error::Failure;
 use crate::store::{NAME, PostgresStore};
@@ -14,7 +15,8 @@ impl PostgresStore {
     /// that the call has its effect exactly once.
     ///
     /// The answer is written as the last statement, and the transaction is committed if the claim still holds; else it is
-    /// rolled back. One trip for each of the two. The claim must be of an
+    /// rolled back. One trip for each of the two, and one [`deadline`](crate::PostgresConfig::deadline) for both; the
+    /// server ends a transaction whose commit does not come within another. The claim must be of an
     /// [`Idempotency`](leasehold_core::idempotency::Idempotency) on this very store, without a namespace. The transaction
     /// must be the outer one, begun by the driver, and `READ COMMITTED`: under a stricter isolation a renewal of the claim
     /// makes it fail, without effect.
@@ -44,11 +46,11 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// - `Lost`, with nothing committed, when the claim does not hold any more, and when an earlier statement had aborted
-    ///   the transaction, though its error was swallowed.
+    /// - `Lost`, with nothing committed, when the claim does not hold any more or is not one of this store, and when an
+    ///   earlier statement had aborted the transaction, though its error was swallowed.
     /// - `InvalidInput` when the answer cannot be written as JSON, or the transaction is a savepoint; nothing is committed.
     /// - What the server could not answer. The effect is `None` when surely nothing is committed. A commit whose answer is
-    ///   lost is looked into, so that it is `Unknown` only when that fails too.
+    ///   lost, or does not come in time, is looked into for some seconds, so that it is `Unknown` only when that fails too.
     ///
     /// # Cancel safety
     ///
@@ -62,45 +64,26 @@ impl PostgresStore {
     where
         T: Serialize + ?Sized,
     {
-        let recording = claim.free_when_dropped().recording(answer)?;
+        let (held, recording) = draft(claim, answer)?;
         if PgTransactionManager::get_transaction_depth(&transaction) != 1 {
             let message = "a savepoint is no transaction: what it holds may yet be rolled back";
             return Err(Error::new(ErrorKind::InvalidInput, "commit", message).with_store(NAME));
         }
-        // That this succeeds shows that nothing has aborted the transaction: the server answers a COMMIT of one that was
-        // with ROLLBACK, which the driver passes off as success. Nothing comes between this and the commit.
-        match recording.write_to(&self.within(&mut transaction)).await {
-            Ok(Completion::Recorded) => {}
-            Ok(Completion::Lost) => {
-                roll_back(transaction).await;
-                return Err(lost("the claim does not hold any more, and nothing is committed"));
-            }
-            Err(error) => {
-                roll_back(transaction).await;
-                // Within a transaction, that is said of one that was aborted before.
-                return Err(match error.kind() {
-                    ErrorKind::Conflict => lost("the transaction was aborted before, and nothing is committed"),
-                    _ => error.with_effect(Effect::None),
-                });
-            }
-        }
-        match transaction.commit().await {
-            Ok(()) => {
-                self.bell().ring(recording.key());
-                recording.recorded();
-                Ok(())
-            }
-            Err(error) => {
-                let key = recording.key().clone();
-                find_out(recording, Failure::of(&error)).await.inspect(|()| self.bell().ring(&key))
-            }
-        }
+        let ending = self.end(&mut transaction, &recording, held).await;
+        // What is left of it must not stand in the way of finding out.
+        drop(transaction);
+        self.conclude(ending, recording).await
     }
 
     /// Runs work in a transaction of this store's pool, and [commits](Self::commit) it with the answer, unless the call
     /// was made before: then its answer is replayed.
     ///
     /// Work that fails is rolled back, and its key is free. The work must not end the transaction itself.
+    ///
+    /// The transaction is `READ COMMITTED`. A store that [connects by URL](Self::connect) has connections of their own for
+    /// them, as many as [`max_connections`](crate::PostgresConfig::max_connections), with the settings that the user, the
+    /// database and the URL give. On a pool of the caller's they take at most three quarters of its connections, so that
+    /// there is one left to renew their claims, unless it has but one. Who finds none within the deadline is told so.
     ///
     /// ```no_run
     /// # use leasehold_core::idempotency::{CallError, Idempotency};
@@ -138,14 +121,24 @@ impl PostgresStore {
             Begin::Replay(replay) => return Ok(Answer { value: replay.value()?, replayed: true }),
             Begin::Claimed(claim) => claim.free_when_dropped(),
         };
-        let mut transaction = self.begin().await?;
+        let begun = self.transactions().begin().await;
+        let mut transaction = begun.map_err(|failure| failure.into_error("begin").with_effect(Effect::None))?;
         match work(&mut transaction).await {
             Ok(value) => {
-                self.commit(claim, transaction, &value).await?;
+                let (held, recording) = draft(claim, &value)?;
+                let ending = self.end(&mut transaction, &recording, held).await;
+                if ending.is_silent() {
+                    transaction.close_when_dropped();
+                }
+                drop(transaction);
+                self.conclude(ending, recording).await?;
                 Ok(Answer { value, replayed: false })
             }
             Err(error) => {
-                roll_back(transaction).await;
+                if !roll_back(&mut transaction, self.link().until()).await {
+                    transaction.close_when_dropped();
+                }
+                drop(transaction);
                 if let Err(error) = claim.abandon().await {
                     tracing::warn!(%error, "the work was rolled back, and its key is freed in the background");
                 }
@@ -154,17 +147,81 @@ impl PostgresStore {
         }
     }
 
-    /// A transaction on a connection of the pool. The driver leaves a connection in a transaction when beginning one is
-    /// dropped midway, so that is left to a task.
-    async fn begin(&self) -> Result<Transaction<'static, Postgres>, Error> {
-        let link = self.link().clone();
-        let task = tokio::spawn(async move {
-            let connection = link.connection(link.until()).await?;
-            Transaction::begin(connection, None).await.map_err(|error| Failure::of(&error))
-        });
-        let begun = task.await.unwrap_or_else(|_| Err(Failure::abandoned()));
-        begun.map_err(|failure| failure.into_error("begin").with_effect(Effect::None))
+    /// Writes the answer and commits, in the time of one call.
+    ///
+    /// That the answer is written shows that nothing has aborted the transaction: the server answers a COMMIT of one that
+    /// was with ROLLBACK, which the driver passes off as success. Nothing comes between this and the commit.
+    async fn end(&self, transaction: &mut PgConnection, recording: &Recording, held: bool) -> Ending {
+        let until = self.link().until();
+        let unwritten = |error, answered| Ending::Unwritten { error, answered };
+        let written = timeout_at(until, recording.write_to(&self.to_be_committed(&mut *transaction))).await;
+        let error = match written {
+            Ok(Ok(Completion::Recorded)) => {
+                return match timeout_at(until, PgTransactionManager::commit(transaction)).await {
+                    Ok(Ok(())) => Ending::Committed,
+                    Ok(Err(error)) => Ending::Uncommitted(Failure::of(&error)),
+                    Err(_) => Ending::Uncommitted(self.link().no_answer()),
+                };
+            }
+            Ok(Ok(Completion::Lost)) if held => lost(
+                "the claim holds, and its marker is not in this store: it is one of another store or of a namespace, or an \
+                 operator has freed it; nothing is committed",
+            ),
+            Ok(Ok(Completion::Lost)) => lost("the claim does not hold any more, and nothing is committed"),
+            // Within a transaction, that is said of one that was aborted before.
+            Ok(Err(error)) if error.kind() == ErrorKind::Conflict => {
+                lost("the transaction was aborted before, and nothing is committed")
+            }
+            Ok(Err(error)) => error.with_effect(Effect::None),
+            Err(_) => {
+                let error = self.link().no_answer().into_error("commit");
+                return unwritten(error.with_effect(Effect::None), false);
+            }
+        };
+        let answered = roll_back(transaction, until).await;
+        unwritten(error, answered)
     }
+
+    async fn conclude(&self, ending: Ending, recording: Recording) -> Result<(), Error> {
+        let key = recording.key().clone();
+        match ending {
+            Ending::Committed => recording.recorded(),
+            Ending::Unwritten { error, .. } => return Err(error),
+            Ending::Uncommitted(failure) => find_out(recording, failure).await?,
+        }
+        self.bell().ring(&key);
+        Ok(())
+    }
+}
+
+/// What became of a transaction.
+enum Ending {
+    Committed,
+    /// The answer is not written, and surely nothing is committed.
+    Unwritten {
+        error: Error,
+        /// Whether the connection has answered all that it was asked.
+        answered: bool,
+    },
+    /// The commit was not confirmed.
+    Uncommitted(Failure),
+}
+
+impl Ending {
+    /// Whether the connection may still owe an answer.
+    fn is_silent(&self) -> bool {
+        match self {
+            Self::Committed => false,
+            Self::Unwritten { answered, .. } => !answered,
+            Self::Uncommitted(failure) => !failure.is_answer(),
+        }
+    }
+}
+
+/// What is to be written, and whether the claim still held by then.
+fn draft<T: Serialize + ?Sized>(claim: Claim, answer: &T) -> Result<(bool, Recording), Error> {
+    let held = claim.check().is_ok();
+    Ok((held, claim.free_when_dropped().recording(answer)?))
 }
 
 /// The commit was not confirmed: what is in the store says what became of it.
@@ -182,10 +239,15 @@ async fn find_out(recording: Recording, failure: Failure) -> Result<(), Error> {
     }
 }
 
-/// Rolls back, so that a rollback that fails is of no matter: the connection is closed then, and with it the transaction.
-async fn roll_back(transaction: Transaction<'_, Postgres>) {
-    if let Err(error) = transaction.rollback().await {
-        tracing::debug!(error = %Failure::of(&error).into_error("rollback"), "a rollback was not confirmed");
+/// Rolls back, and says whether that is confirmed. It is of no matter else: what is not ends with its connection.
+async fn roll_back(transaction: &mut PgConnection, until: Instant) -> bool {
+    match timeout_at(until, PgTransactionManager::rollback(transaction)).await {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => {
+            tracing::debug!(error = %Failure::of(&error).into_error("rollback"), "a rollback was not confirmed");
+            false
+        }
+        Err(_) => false,
     }
 }
 

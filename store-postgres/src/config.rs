@@ -33,13 +33,14 @@ pub struct PostgresConfig {
     pub pgbouncer: bool,
     /// Whether connecting by URL makes the tables; on unless set.
     pub migrate: bool,
-    /// How many connections a store that connects by URL has at most, besides one for hints; 8 unless set.
+    /// How many connections a store that connects by URL has at most, besides one for hints, and as many again for the
+    /// transactions of [`run_once`](crate::PostgresStore::run_once) where it is used; 8 unless set.
     pub max_connections: u32,
     /// How many operations of this process, asked for at the same time, go in one statement at most: 1 to 1000, 64
     /// unless set. With 1 each is a statement of its own, on as many connections as there are.
     pub max_batch: u32,
     /// How long a call may take in all, with any wait for a connection; 5 s unless set. A server that refuses connections
-    /// for a fifth of it counts as away.
+    /// for a fifth of it counts as away. The transaction of a caller has it to begin, and to commit.
     pub deadline: Duration,
     /// How long the revision of a key is remembered after its entry has ended; 1 h unless set. It must be longer than
     /// any statement can be under way, and than the server's clock may ever step back.

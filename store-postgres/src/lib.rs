@@ -20,6 +20,7 @@ mod request;
 mod sql;
 mod store;
 mod sweeper;
+mod transaction;
 mod within;
 
 pub use config::PostgresConfig;

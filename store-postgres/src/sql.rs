@@ -44,6 +44,9 @@ pub(crate) struct Forms {
     pub(crate) alone: Arc<str>,
     /// One item in the transaction of a caller, who has limits of his own.
     pub(crate) within: Arc<str>,
+    /// The same as the last statement of a transaction, which the server ends where its commit does not come in the time
+    /// that its last parameter says.
+    pub(crate) last: Arc<str>,
 }
 
 impl Forms {
@@ -54,6 +57,7 @@ impl Forms {
             one: form(Locks::Skip, Items::One),
             alone: form(Locks::WaitLimited, Items::One),
             within: form(Locks::Wait, Items::One),
+            last: form(Locks::WaitLast, Items::One),
         }
     }
 }
@@ -93,6 +97,9 @@ enum Locks {
     Skip,
     WaitLimited,
     Wait,
+    /// As [`Wait`](Self::Wait). A link that breaks without a word would leave the transaction open, and its rows locked,
+    /// until the server finds that out, which takes hours.
+    WaitLast,
 }
 
 /// Microseconds since 1970, by the server's clock at that very moment.
@@ -178,6 +185,15 @@ fn is_live(value: &str, ends: &str, at: &str) -> String {
     format!("({value} IS NOT NULL AND ({ends} IS NULL OR {ends} > {at}))")
 }
 
+/// What is set for the rest of the transaction.
+fn limits(locks: Locks, limit: &str) -> String {
+    match locks {
+        Locks::WaitLimited => format!("SELECT set_config('lock_timeout', {limit}, true)"),
+        Locks::WaitLast => format!("SELECT set_config('idle_in_transaction_session_timeout', {limit}, true)"),
+        Locks::Skip | Locks::Wait => "SELECT 1".to_owned(),
+    }
+}
+
 /// It answers with rows of a key, and joins nothing for that: what the planner takes for ten rows can be thousands, and
 /// then each such join costs their square. A key without a row is one to be sent again.
 fn write(entries: &str, locks: Locks, items: Items) -> String {
@@ -188,12 +204,9 @@ fn write(entries: &str, locks: Locks, items: Items) -> String {
     // `pg_advisory_xact_lock` answers nothing, which reads as the empty text.
     let gate = match locks {
         Locks::Skip => "pg_try_advisory_xact_lock(w.gate)",
-        Locks::WaitLimited | Locks::Wait => "pg_advisory_xact_lock(w.gate)::text = ''",
+        Locks::WaitLimited | Locks::Wait | Locks::WaitLast => "pg_advisory_xact_lock(w.gate)::text = ''",
     };
-    let limits = match locks {
-        Locks::WaitLimited => "SELECT set_config('lock_timeout', $9, true)",
-        Locks::Skip | Locks::Wait => "SELECT 1",
-    };
+    let limits = limits(locks, "$9");
     format!(
         r#"WITH limits AS MATERIALIZED ({limits}),
 asked AS MATERIALIZED (
@@ -255,10 +268,7 @@ fn read(entries: &str, locks: Locks, items: Items) -> String {
     let seen_live = is_live("t.value", "t.ends", START);
     let still_live = is_live("e.value", "e.ends", CLOCK);
     let skip = if locks == Locks::Skip { "SKIP LOCKED" } else { "" };
-    let limits = match locks {
-        Locks::WaitLimited => "SELECT set_config('lock_timeout', $2, true)",
-        Locks::Skip | Locks::Wait => "SELECT 1",
-    };
+    let limits = limits(locks, "$2");
     format!(
         r#"WITH limits AS MATERIALIZED ({limits}),
 seen AS MATERIALIZED (

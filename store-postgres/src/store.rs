@@ -20,6 +20,7 @@ use crate::parameters::Parameters;
 use crate::request::{Read, Write, Written};
 use crate::sql::Sql;
 use crate::sweeper::Sweeper;
+use crate::transaction::Transactions;
 use crate::within::Within;
 
 pub(crate) const NAME: &str = "postgres";
@@ -43,6 +44,7 @@ struct Shared {
     config: PostgresConfig,
     writes: Lane<Write>,
     reads: Lane<Read>,
+    transactions: Transactions,
     bell: Bell,
     sweeper: Sweeper,
     /// Tells the sweeper that the store is still there.
@@ -77,20 +79,25 @@ impl PostgresStore {
     /// As [`connect`](Self::connect).
     pub async fn connect_with(url: &str, config: PostgresConfig) -> Result<Self, Error> {
         let (config, options) = config.with_url(url)?;
+        let pool = |options| {
+            PgPoolOptions::new()
+                .max_connections(config.max_connections)
+                // Ours comes first, and says more.
+                .acquire_timeout(config.deadline * 2)
+                .test_before_acquire(false)
+                .before_acquire(|connection, meta| Box::pin(is_alive(connection, meta.idle_for)))
+                .connect_lazy_with(options)
+        };
+        // The work of callers has statements of another kind, and its transactions must not use up what keeps their
+        // claims.
+        let for_transactions = (pool(options.clone()), config.max_connections as usize);
         // To plan a statement takes longer than to run it for a few items, so its plan is kept. One that was made while
         // the table was small would read the whole table when it is large. A pooler passes on no such settings, but
         // there no plan is kept.
         let settings = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
-        let options = if config.pgbouncer { options } else { options.options(settings) };
-        let pool = PgPoolOptions::new()
-            .max_connections(config.max_connections)
-            // Ours comes first, and says more.
-            .acquire_timeout(config.deadline * 2)
-            .test_before_acquire(false)
-            .before_acquire(|connection, meta| Box::pin(is_alive(connection, meta.idle_for)))
-            .connect_lazy_with(options);
+        let pool = pool(if config.pgbouncer { options } else { options.options(settings) });
         let migrate = config.migrate;
-        let store = Self::new(pool, config)?;
+        let store = Self::over(pool, for_transactions, config)?;
         if migrate {
             store.migrate().await?;
         } else {
@@ -103,7 +110,9 @@ impl PostgresStore {
     /// A store over a pool of the caller's. It uses at most four connections of it for writes, two for reads and two
     /// for what waits for a lock, or a part of a smaller pool, and none while it has nothing to ask; besides, one
     /// connection with the same options for hints, once somebody watches. With a
-    /// [`max_batch`](PostgresConfig::max_batch) of 1 it uses as many as the pool has. It makes no tables.
+    /// [`max_batch`](PostgresConfig::max_batch) of 1 it uses as many as the pool has. The work in
+    /// [`run_once`](Self::run_once) holds one more for as long as it takes, up to three quarters of the pool in all. It
+    /// makes no tables.
     ///
     /// A pool with `test_before_acquire` (the driver's default) costs a trip more for a statement. A connection keeps the
     /// plan of a statement until the table is analyzed anew: where no autovacuum does that, set `enable_seqscan` off in
@@ -114,6 +123,14 @@ impl PostgresStore {
     ///
     /// `InvalidInput` for a configuration that breaks a rule.
     pub fn new(pool: PgPool, config: PostgresConfig) -> Result<Self, Error> {
+        let connections = pool.options().get_max_connections();
+        let kept_back = (connections / 4).max(1);
+        let for_transactions = (pool.clone(), connections.saturating_sub(kept_back).max(1) as usize);
+        Self::over(pool, for_transactions, config)
+    }
+
+    /// With the pool that transactions of the store's own are begun on, and how many at the same time.
+    fn over(pool: PgPool, (transactions, at_most): (PgPool, usize), config: PostgresConfig) -> Result<Self, Error> {
         let sql = Arc::new(config.sql()?);
         let connections = pool.options().get_max_connections();
         let share = |most: u32, part: u32| (connections / part).clamp(1, most) as usize;
@@ -123,7 +140,9 @@ impl PostgresStore {
             _ => (share(4, 2), share(2, 4), share(2, 4)),
         };
         let lane = |width| [width, config.max_batch as usize];
-        let link = Link::new(pool, !config.pgbouncer, config.deadline);
+        let link_over = |pool| Link::new(pool, !config.pgbouncer, config.deadline);
+        let transactions = Transactions::new(link_over(transactions), at_most);
+        let link = link_over(pool);
         let bell = Bell::new(link.clone(), sql.clone(), config.hints && !config.pgbouncer);
         let alone = Arc::new(Semaphore::new(alone));
         Ok(Self(Arc::new(Shared {
@@ -131,6 +150,7 @@ impl PostgresStore {
             reads: Lane::new(link.clone(), sql.clone(), bell.clone(), lane(reads), alone),
             sweeper: Sweeper::new(link.clone(), sql.clone(), config.grace, config.sweep_interval),
             alive: Arc::default(),
+            transactions,
             link,
             sql,
             config,
@@ -193,6 +213,15 @@ impl PostgresStore {
     /// ```
     pub fn within<'t>(&self, transaction: &'t mut PgConnection) -> Within<'t> {
         Within::new(transaction, self.0.sql.clone(), self.0.link.is_prepared(), self.capabilities())
+    }
+
+    /// The same as the last thing before a commit that follows at once.
+    pub(crate) fn to_be_committed<'t>(&self, transaction: &'t mut PgConnection) -> Within<'t> {
+        self.within(transaction).commits_within(self.0.link.deadline())
+    }
+
+    pub(crate) fn transactions(&self) -> &Transactions {
+        &self.0.transactions
     }
 
     pub(crate) fn link(&self) -> &Link {

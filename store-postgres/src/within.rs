@@ -1,5 +1,6 @@
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -23,6 +24,8 @@ pub struct Within<'t> {
     sql: Arc<Sql>,
     prepared: bool,
     capabilities: Capabilities,
+    /// How long the server waits for the commit after this.
+    commits_within: Option<Duration>,
 }
 
 impl<'t> Within<'t> {
@@ -32,16 +35,30 @@ impl<'t> Within<'t> {
         prepared: bool,
         capabilities: Capabilities,
     ) -> Self {
-        Self { connection: Mutex::new(connection), sql, prepared, capabilities: capabilities.with_hints(false) }
+        let capabilities = capabilities.with_hints(false);
+        Self { connection: Mutex::new(connection), sql, prepared, capabilities, commits_within: None }
+    }
+
+    /// Has the server end the transaction where its commit does not come so soon after one of these statements.
+    pub(crate) fn commits_within(mut self, limit: Duration) -> Self {
+        self.commits_within = Some(limit);
+        self
     }
 
     async fn ask<R: Request>(&self, operation: &'static str, request: R) -> Result<R::Answer, Error> {
-        let Forms { within, .. } = R::statement(&self.sql);
+        // The server takes no more than this, which is 24 days.
+        const MOST_MILLIS: u128 = i32::MAX as u128;
+        let Forms { within, last, .. } = R::statement(&self.sql);
+        let limit = self.commits_within.map(|limit| format!("{}ms", limit.as_millis().clamp(1, MOST_MILLIS)));
         let mut connection = self.connection.lock().await;
         let ask = async {
             loop {
                 let parameters = R::parameters(&[&request], &self.sql);
-                let rows = fetch(&mut connection, within, parameters, self.prepared).await?;
+                let (statement, parameters) = match &limit {
+                    Some(limit) => (last, parameters.text(limit.as_str())),
+                    None => (within, parameters),
+                };
+                let rows = fetch(&mut connection, statement, parameters, self.prepared).await?;
                 // Where the snapshot was too old, the next is not.
                 if let Some(answer) = answers::<R>(&rows, &[&request])?.pop().flatten() {
                     return Ok(answer);

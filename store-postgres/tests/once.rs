@@ -4,15 +4,19 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use leasehold_core::idempotency::{Answer, Begin, CallError, Claim, Completion, Idempotency, RecordState, Scope};
 use leasehold_core::lock::Renewal;
 use leasehold_core::{Code, Effect, Error, ErrorKind};
-use leasehold_postgres::PostgresStore;
+use leasehold_postgres::sqlx::postgres::PgPoolOptions;
 use leasehold_postgres::sqlx::{self, PgConnection, PgPool};
+use leasehold_postgres::{PostgresConfig, PostgresStore};
 use leasehold_testkit::{PgBouncer, PoolMode, PostgresServer, Proxy, eventually};
 use tokio::task::JoinSet;
 
 const SOON: Duration = Duration::from_secs(20);
+/// As it is sent: a beginning may speak of what is committed, too.
+const COMMIT: &str = "COMMIT\0";
 
 /// A store, and a table of the user's that the effects of calls are rows of.
 struct Rig {
@@ -24,10 +28,14 @@ struct Rig {
 
 impl Rig {
     async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    async fn start_with(parameters: &str) -> Self {
         let server = PostgresServer::start().await;
         let url = server.url("postgres");
         server.psql("CREATE TABLE orders (id bigserial PRIMARY KEY, item text NOT NULL)").await;
-        let store = PostgresStore::connect(&url).await.unwrap();
+        let store = PostgresStore::connect(&format!("{url}?{parameters}")).await.unwrap();
         let once = Idempotency::new(store.clone());
         Self { store, once, pool: PgPool::connect(&url).await.unwrap(), server }
     }
@@ -130,6 +138,20 @@ async fn a_lost_claim_commits_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_claim_of_another_store_commits_nothing_and_is_called_so() {
+    let rig = Rig::start().await;
+    let other = PostgresStore::connect(&format!("{}?table_prefix=b_", rig.server.url("postgres"))).await.unwrap();
+    let call = Idempotency::new(other).call("order", "k", "item");
+    match rig.store.run_once(call, async |transaction| order(transaction).await).await {
+        Err(CallError::Call(error)) => {
+            assert!(is_lost(&error) && error.to_string().contains("another store"), "{error}")
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(rig.orders().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_swallowed_error_commits_nothing() {
     let rig = Rig::start().await;
     let claim = rig.claim("k").await;
@@ -184,7 +206,7 @@ async fn a_commit_whose_answer_is_lost_is_found_out() {
         let claim = rig.claim(&key).await;
         let mut transaction = behind.begin().await.unwrap();
         let id = order(&mut transaction).await.unwrap();
-        link.cut_after("COMMIT");
+        link.cut_after(COMMIT);
         rig.store.commit(claim, transaction, &id).await.unwrap();
         assert_eq!(link.sprung(), number, "the answer was lost");
         assert_eq!((rig.orders().await, rig.replay(&key).await), (number.cast_signed(), id));
@@ -198,6 +220,110 @@ async fn a_commit_whose_answer_is_lost_is_found_out() {
     assert_eq!(error.effect(), Effect::None, "{error}");
     rig.once.close().await;
     assert_eq!((rig.orders().await, rig.state("cut").await), (2, None));
+}
+
+/// The same of a commit that is answered into the void, which breaks no connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_answer_never_comes_is_found_out() {
+    let rig = Rig::start_with("deadline=1s").await;
+    let link = Proxy::start(rig.server.addr());
+    let url = rig.server.url_through(link.addr(), "postgres");
+    let behind = PgPool::connect(&url).await.unwrap();
+    let claim = rig.claim("k1").await;
+    let mut transaction = behind.begin().await.unwrap();
+    let id = order(&mut transaction).await.unwrap();
+    link.swallow_answer_to(COMMIT);
+    tokio::time::timeout(SOON, rig.store.commit(claim, transaction, &id)).await.expect("it has a deadline").unwrap();
+    assert_eq!((link.sprung(), rig.orders().await, rig.replay("k1").await), (1, 1, id));
+
+    let store = PostgresStore::connect(&format!("{url}?deadline=1s&max_connections=2")).await.unwrap();
+    let once = Idempotency::new(store.clone());
+    for number in 2..=4_u64 {
+        link.swallow_answer_to(COMMIT);
+        let call = once.call("order", format!("k{number}"), "item");
+        let run = store.run_once(call, async |transaction| order(transaction).await);
+        let answer = tokio::time::timeout(SOON, run).await.expect("it has a deadline").unwrap();
+        assert_eq!((answer.replayed, link.sprung()), (false, number));
+        assert_eq!(rig.replay(&format!("k{number}")).await, answer.value);
+    }
+    // More often than there are connections: one that gave no answer is not waited for.
+    assert_eq!(rig.orders().await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_beginning_that_is_not_answered_frees_the_key() {
+    let rig = Rig::start().await;
+    let link = Proxy::start(rig.server.addr());
+    let url = format!("{}?deadline=1s&max_connections=1", rig.server.url_through(link.addr(), "postgres"));
+    let store = PostgresStore::connect(&url).await.unwrap();
+    let once = Idempotency::new(store.clone());
+    let run = async || {
+        let run = store.run_once(once.call("order", "k", "item"), async |transaction| order(transaction).await);
+        tokio::time::timeout(SOON, run).await.expect("it has a deadline")
+    };
+    link.swallow_answer_to("BEGIN");
+    match run().await {
+        Err(CallError::Call(error)) => {
+            assert_eq!((error.kind(), error.effect()), (ErrorKind::Timeout, Effect::None), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    once.close().await;
+    assert_eq!(rig.state("k").await, None);
+    assert!(!run().await.unwrap().replayed);
+}
+
+/// The answer is written, its link is gone, and neither a commit nor a rollback ever arrives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_nobody_ends_does_not_keep_the_key() {
+    let rig = Rig::start_with("deadline=1s").await;
+    let link = Proxy::start(rig.server.addr());
+    let behind = PgPool::connect(&rig.server.url_through(link.addr(), "postgres")).await.unwrap();
+    let claim = rig.claim("k").await;
+    let mut transaction = behind.begin().await.unwrap();
+    order(&mut transaction).await.unwrap();
+    link.swallow_answer_to("the-answer");
+    let store = rig.store.clone();
+    let commit = tokio::spawn(async move { store.commit(claim, transaction, "the-answer").await });
+    link.wait_for_sprung(1).await;
+    link.black_hole_dropping();
+    let error = commit.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Timeout, Effect::None), "{error}");
+    eventually(SOON, async || rig.state("k").await.is_none()).await;
+    assert!(rig.server.log().contains("idle-in-transaction timeout"), "{}", rig.server.log());
+    assert_eq!(rig.orders().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_waits_for_who_has_locked_the_marker_and_not_for_ever() {
+    let rig = Rig::start_with("deadline=2s").await;
+    for (key, ends) in [("k1", true), ("k2", false)] {
+        let claim = rig.claim(key).await;
+        let mut transaction = rig.pool.begin().await.unwrap();
+        let id = order(&mut transaction).await.unwrap();
+        let mut other = rig.pool.begin().await.unwrap();
+        sqlx::query("SELECT 1 FROM leasehold_entries FOR UPDATE").execute(&mut *other).await.unwrap();
+        let store = rig.store.clone();
+        let commit = tokio::spawn(async move { store.commit(claim, transaction, &id).await });
+        if ends {
+            eventually(SOON, async || {
+                let waits =
+                    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%idle_in%'";
+                rig.server.psql(waits).await != "0"
+            })
+            .await;
+            other.commit().await.unwrap();
+            commit.await.unwrap().unwrap();
+            assert_eq!(rig.replay(key).await, id);
+        } else {
+            let error = commit.await.unwrap().unwrap_err();
+            assert_eq!((error.kind(), error.effect()), (ErrorKind::Timeout, Effect::None), "{error}");
+            other.commit().await.unwrap();
+            rig.once.close().await;
+            assert_eq!(rig.state(key).await, None);
+        }
+    }
+    assert_eq!(rig.orders().await, 1);
 }
 
 /// Where the claim has ended meanwhile there is nothing to be seen in the store, and the transaction may yet commit.
@@ -285,6 +411,63 @@ async fn a_run_that_is_dropped_in_its_work_is_rolled_back_and_frees_its_key() {
     assert!(
         !rig.store.run_once(rig.once.call("order", "k", "item"), async |it| order(it).await).await.unwrap().replayed
     );
+}
+
+/// Neither do they run with the settings that are right for the store's own statements only.
+#[tokio::test(flavor = "multi_thread")]
+async fn transactions_are_read_committed_and_as_the_user_has_set_them_up() {
+    let rig = Rig::start().await;
+    rig.server
+        .psql("ALTER ROLE leasehold SET default_transaction_isolation = 'repeatable read'; ALTER ROLE leasehold SET jit = off")
+        .await;
+    let ttl = Duration::from_secs(1);
+    let call = rig.once.call("settings", "k", "").in_progress_ttl(ttl);
+    let ends = async || -> i64 {
+        let ends = "SELECT ends FROM leasehold_entries WHERE ends IS NOT NULL AND key LIKE 'idem:%'";
+        sqlx::query_scalar(ends).fetch_one(&rig.pool).await.unwrap()
+    };
+    let answer = rig
+        .store
+        .run_once(call, async |transaction| {
+            const SETTINGS: &str = "SELECT concat_ws(' ', current_setting('transaction_isolation'), \
+                current_setting('plan_cache_mode'), current_setting('enable_seqscan'), current_setting('jit'))";
+            let settings = sqlx::query_scalar::<_, String>(SETTINGS).fetch_one(transaction).await?;
+            // A renewal, which writes to what is replaced at the end.
+            let before = ends().await;
+            eventually(SOON, async || ends().await > before).await;
+            Ok::<_, sqlx::Error>(settings)
+        })
+        .await
+        .unwrap();
+    assert_eq!(answer.value, "read committed auto on off");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_transactions_than_connections_leave_the_store_what_renews_their_claims() {
+    const CALLS: i64 = 8;
+    let rig = Rig::start().await;
+    let url = format!("{}?max_connections=2&deadline=20s", rig.server.url("postgres"));
+    let own = PostgresStore::connect(&url).await.unwrap();
+    let pool = PgPoolOptions::new().max_connections(4).connect(&rig.server.url("postgres")).await.unwrap();
+    let shared = PostgresStore::new(pool, PostgresConfig::default().with_deadline(SOON)).unwrap();
+    let ttl = Duration::from_millis(900);
+    for (name, store) in [("own", own), ("shared", shared)] {
+        let once = Idempotency::new(store.clone());
+        let before = rig.orders().await;
+        let calls = (0..CALLS).map(|number| {
+            let call = once.call("order", format!("{name}:{number}"), "item").in_progress_ttl(ttl);
+            store.run_once(call, async |transaction| {
+                let id = order(transaction).await?;
+                // Work that takes longer than its claim would live by itself.
+                tokio::time::sleep(ttl * 3 / 2).await;
+                Ok::<_, sqlx::Error>(id)
+            })
+        });
+        for answer in join_all(calls).await {
+            assert!(!answer.unwrap().replayed, "{name}");
+        }
+        assert_eq!(rig.orders().await - before, CALLS, "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
