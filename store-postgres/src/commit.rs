@@ -78,7 +78,9 @@ impl PostgresStore {
     /// Runs work in a transaction of this store's pool, and [commits](Self::commit) it with the answer, unless the call
     /// was made before: then its answer is replayed.
     ///
-    /// Work that fails is rolled back, and its key is free. The work must not end the transaction itself.
+    /// Work that fails is rolled back, and its key is free, under either
+    /// [`AfterError`](leasehold_core::idempotency::AfterError), as it had no effect. Work whose claim is lost is always
+    /// dropped at its next await point and rolled back. The work must not end the transaction itself.
     ///
     /// The transaction is `READ COMMITTED`. A store that [connects by URL](Self::connect) has connections of their own for
     /// them, as many as [`max_connections`](crate::PostgresConfig::max_connections), with the settings that the user, the
@@ -123,8 +125,10 @@ impl PostgresStore {
         };
         let begun = self.transactions().begin().await;
         let mut transaction = begun.map_err(|failure| failure.into_error("begin").with_effect(Effect::None))?;
-        match work(&mut transaction).await {
-            Ok(value) => {
+        // What is done after a loss could not be committed, and would only stand in the way of who has the call next.
+        let done = claim.while_held(work(&mut transaction)).await;
+        let error = match done {
+            Ok(Ok(value)) => {
                 let (held, recording) = draft(claim, &value)?;
                 let ending = self.end(&mut transaction, &recording, held).await;
                 if ending.is_silent() {
@@ -132,19 +136,19 @@ impl PostgresStore {
                 }
                 drop(transaction);
                 self.conclude(ending, recording).await?;
-                Ok(Answer { value, replayed: false })
+                return Ok(Answer { value, replayed: false });
             }
-            Err(error) => {
-                if !roll_back(&mut transaction, self.link().until()).await {
-                    transaction.close_when_dropped();
-                }
-                drop(transaction);
-                if let Err(error) = claim.abandon().await {
-                    tracing::warn!(%error, "the work was rolled back, and its key is freed in the background");
-                }
-                Err(CallError::Work(error))
-            }
+            Ok(Err(error)) => CallError::Work(error),
+            Err(_) => CallError::Call(lost("the claim was lost while the work ran, and nothing is committed")),
+        };
+        if !roll_back(&mut transaction, self.link().until()).await {
+            transaction.close_when_dropped();
         }
+        drop(transaction);
+        if let Err(error) = claim.abandon().await {
+            tracing::warn!(%error, "the work was rolled back, and its key is freed in the background");
+        }
+        Err(error)
     }
 
     /// Writes the answer and commits, in the time of one call.

@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold_core::idempotency::{Answer, Begin, CallError, Claim, Completion, Idempotency, RecordState, Scope};
+use leasehold_core::idempotency::{
+    AfterCrash, AfterError, Answer, Begin, CallError, Claim, Completion, Idempotency, RecordState, Scope,
+};
 use leasehold_core::lock::Renewal;
 use leasehold_core::{Code, Effect, Error, ErrorKind};
 use leasehold_postgres::sqlx::postgres::PgPoolOptions;
@@ -468,6 +470,28 @@ async fn more_transactions_than_connections_leave_the_store_what_renews_their_cl
         }
         assert_eq!(rig.orders().await - before, CALLS, "{name}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_whose_claim_is_lost_is_dropped_and_rolled_back() {
+    let rig = Rig::start().await;
+    let once = Idempotency::builder(rig.store.clone())
+        .in_progress_ttl(Duration::from_millis(500))
+        .renewal(Renewal::Off)
+        .after_crash(AfterCrash::OutcomeUnknown)
+        .after_error(AfterError::AsAfterCrash)
+        .build();
+    let run = rig.store.run_once(once.call("order", "k", "item"), async |transaction| {
+        order(transaction).await?;
+        sqlx::query("SELECT pg_sleep(3600)").execute(transaction).await?;
+        Ok::<_, sqlx::Error>(1)
+    });
+    match tokio::time::timeout(SOON, run).await.expect("it ends with its claim") {
+        Err(CallError::Call(error)) => assert!(is_lost(&error), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    once.close().await;
+    assert_eq!((rig.orders().await, rig.state("k").await), (0, None), "its key is free under any policy");
 }
 
 #[tokio::test(flavor = "multi_thread")]
