@@ -30,6 +30,10 @@ pub struct PostgresConfig {
     pub hints: bool,
     /// Whether a pooler in transaction mode stands before the server: then no statement is prepared, what it would bind
     /// is written into its text in hexadecimal, and there are no hints. Off unless set.
+    ///
+    /// Who reads the server's log of statements (`log_statement`, `log_min_duration_statement`) or `pg_stat_activity` can
+    /// then read keys and values. In this process the driver logs no statement of a store that connects by URL; see
+    /// [`PostgresStore::new`](crate::PostgresStore::new) for a pool of the caller's.
     pub pgbouncer: bool,
     /// Whether connecting by URL makes the tables; on unless set.
     pub migrate: bool,

@@ -8,7 +8,7 @@ use leasehold_core::{
     KeyPrefix, Outcome, Page, ReplaceOutcome, Revision, Ttl,
 };
 use sqlx::postgres::PgPoolOptions;
-use sqlx::{PgConnection, PgPool, Row};
+use sqlx::{ConnectOptions, PgConnection, PgPool, Row};
 use tokio::sync::Semaphore;
 
 use crate::config::PostgresConfig;
@@ -78,7 +78,11 @@ impl PostgresStore {
     ///
     /// As [`connect`](Self::connect).
     pub async fn connect_with(url: &str, config: PostgresConfig) -> Result<Self, Error> {
-        let (config, options) = config.with_url(url)?;
+        let (config, mut options) = config.with_url(url)?;
+        if config.pgbouncer {
+            // The driver logs whole statements, the slow ones as a warning, and there they hold keys and values.
+            options = options.disable_statement_logging();
+        }
         let pool = |options| {
             PgPoolOptions::new()
                 .max_connections(config.max_connections)
@@ -113,6 +117,10 @@ impl PostgresStore {
     /// [`max_batch`](PostgresConfig::max_batch) of 1 it uses as many as the pool has. The work in
     /// [`run_once`](Self::run_once) holds one more for as long as it takes, up to three quarters of the pool in all. It
     /// makes no tables.
+    ///
+    /// With [`pgbouncer`](PostgresConfig::pgbouncer) keys and values are in the text of statements, which the driver logs:
+    /// give the pool options with
+    /// [`disable_statement_logging`](sqlx::ConnectOptions::disable_statement_logging).
     ///
     /// A pool with `test_before_acquire` (the driver's default) costs a trip more for a statement. A connection keeps the
     /// plan of a statement until the table is analyzed anew: where no autovacuum does that, set `enable_seqscan` off in

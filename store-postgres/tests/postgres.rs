@@ -2,18 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it meets what it did not expect")]
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use leasehold_core::fence::{Admission, FencePolicy, FencingToken};
+use leasehold_core::idempotency::{Idempotency, Scope};
 use leasehold_core::{
     AddOutcome, AtomicStore, CacheStore, Effect, ErrorKind, Expiry, Hint, Key, KeyPrefix, Outcome, ReplaceOutcome, Ttl,
 };
 use leasehold_postgres::sqlx::postgres::PgPoolOptions;
-use leasehold_postgres::sqlx::{self, PgPool};
+use leasehold_postgres::sqlx::{self, PgConnection, PgPool};
 use leasehold_postgres::{PostgresConfig, PostgresStore};
 use leasehold_testkit::{PgBouncer, PoolMode, PostgresServer, Proxy, eventually};
+use tracing_subscriber::fmt::MakeWriter;
 
 const SOON: Duration = Duration::from_secs(20);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -38,6 +41,42 @@ fn revision(outcome: AddOutcome) -> u64 {
     match outcome {
         AddOutcome::Added(revision) => revision.get(),
         AddOutcome::Exists(entry) => panic!("{entry:?} was there"),
+    }
+}
+
+/// What is logged on this thread while the guard lives.
+fn logged() -> (Log, tracing::subscriber::DefaultGuard) {
+    let log = Log::default();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(log.clone()).with_ansi(false);
+    (log, tracing::subscriber::set_default(subscriber.finish()))
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'w> MakeWriter<'w> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'w self) -> Self {
+        self.clone()
     }
 }
 
@@ -450,6 +489,32 @@ async fn it_works_behind_a_pooler_in_transaction_mode() {
         .collect();
     for task in tasks {
         task.await.unwrap();
+    }
+}
+
+/// What the driver logs of a statement is its text, and that has the values behind a pooler.
+#[tokio::test]
+async fn no_log_shows_a_stored_value() {
+    let server = PostgresServer::start().await;
+    server.psql("CREATE TABLE loud (n int)").await;
+    let pooler = PgBouncer::start(&server, PoolMode::Transaction).await;
+    let (log, _guard) = logged();
+    for url in [server.url("postgres"), format!("{}?pgbouncer=true", pooler.url("postgres"))] {
+        let store = PostgresStore::connect(&url).await.unwrap();
+        revision(add(&store, "logged-key", "stored-secret", MINUTE).await);
+        let once = Idempotency::new(store.clone());
+        let work = async |_: &mut PgConnection| Ok::<_, sqlx::Error>("stored-secret".to_owned());
+        let _ = store.run_once(once.call("work", "logged-key", ""), work).await.unwrap();
+        assert_eq!(store.try_remove(&key("logged-key"), b"stored-secret").await.unwrap(), Outcome::Applied);
+        assert_eq!(once.purge(&Scope::call("logged-key")).await.unwrap(), Outcome::Applied);
+    }
+    let pool = PgPool::connect(&server.url("postgres")).await.unwrap();
+    sqlx::raw_sql("INSERT INTO loud VALUES (42)").execute(&pool).await.unwrap();
+    let log = log.text();
+    assert!(log.contains("INSERT INTO loud"), "the log is the one that the driver writes: {log}");
+    for told in ["stored-secret", "logged-key"] {
+        let digits: String = told.bytes().map(|byte| format!("{byte:02x}")).collect();
+        assert!(!log.contains(told) && !log.contains(&digits), "{told}: {log}");
     }
 }
 
