@@ -87,6 +87,9 @@ impl PostgresStore {
     /// database and the URL give. On a pool of the caller's they take at most three quarters of its connections, so that
     /// there is one left to renew their claims, unless it has but one. Who finds none within the deadline is told so.
     ///
+    /// Behind a pooler in transaction mode no statement may be kept prepared: use
+    /// [`persistent(false)`](sqlx::query::Query::persistent) or [`raw_sql`](sqlx::raw_sql()).
+    ///
     /// ```no_run
     /// # use leasehold_core::idempotency::{CallError, Idempotency};
     /// # use leasehold_postgres::{PostgresStore, sqlx};

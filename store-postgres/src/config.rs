@@ -35,6 +35,10 @@ pub struct PostgresConfig {
     /// then read keys and values. In this process the driver logs no statement of a store that connects by URL; see
     /// [`PostgresStore::new`](crate::PostgresStore::new) for a pool of the caller's.
     pub pgbouncer: bool,
+    /// Whether a connection by URL asks at its start for the settings that the store's plans are best with; on unless
+    /// set. A pooler in session mode refuses a start with settings that it does not know, so say off there, and give the
+    /// user `plan_cache_mode = force_generic_plan`, `enable_seqscan = off` and `jit = off` if it is the store's alone.
+    pub startup_settings: bool,
     /// Whether connecting by URL makes the tables; on unless set.
     pub migrate: bool,
     /// How many connections a store that connects by URL has at most, besides one for hints, and as many again for the
@@ -67,6 +71,7 @@ impl PostgresConfig {
         "migrate",
         "pgbouncer",
         "schema",
+        "startup_settings",
         "sweep_interval",
         "table_prefix",
         "unlogged",
@@ -104,6 +109,13 @@ impl PostgresConfig {
     #[must_use]
     pub fn with_pgbouncer(mut self, pgbouncer: bool) -> Self {
         self.pgbouncer = pgbouncer;
+        self
+    }
+
+    /// Sets [`startup_settings`](Self::startup_settings).
+    #[must_use]
+    pub fn with_startup_settings(mut self, startup_settings: bool) -> Self {
+        self.startup_settings = startup_settings;
         self
     }
 
@@ -238,6 +250,7 @@ impl PostgresConfig {
             unlogged,
             hints,
             pgbouncer,
+            startup_settings,
             migrate,
             max_connections,
             max_batch,
@@ -252,6 +265,7 @@ impl PostgresConfig {
             "unlogged" => *unlogged = truth(name, value)?,
             "hints" => *hints = truth(name, value)?,
             "pgbouncer" => *pgbouncer = truth(name, value)?,
+            "startup_settings" => *startup_settings = truth(name, value)?,
             "migrate" => *migrate = truth(name, value)?,
             "max_connections" => *max_connections = number(name, value)?,
             "max_batch" => *max_batch = number(name, value)?,
@@ -276,6 +290,7 @@ impl Default for PostgresConfig {
             unlogged: false,
             hints: true,
             pgbouncer: false,
+            startup_settings: true,
             migrate: true,
             max_connections: 8,
             max_batch: 64,

@@ -23,7 +23,11 @@ impl Failure {
             return Self::no_connection();
         }
         failure.effect = Effect::None;
-        if failure.kind == ErrorKind::Unavailable {
+        if matches!(&failure.cause, Some(Cause::Server { code }) if code == "08P01") {
+            failure.message = "what answers refuses how the connection starts, as a pooler does unless the URL says \
+                               `pgbouncer=true` (for one in transaction mode) or `startup_settings=false`"
+                .into();
+        } else if failure.kind == ErrorKind::Unavailable {
             failure.message = "there is no connection to the server, and nothing was sent".into();
         }
         failure

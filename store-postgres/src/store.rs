@@ -83,6 +83,11 @@ impl PostgresStore {
             // The driver logs whole statements, the slow ones as a warning, and there they hold keys and values.
             options = options.disable_statement_logging();
         }
+        // A pooler refuses a start with settings that it does not know. In transaction mode no plan is kept anyway.
+        let has_settings = config.startup_settings && !config.pgbouncer;
+        if !has_settings {
+            options = options.extra_float_digits(None);
+        }
         let pool = |options| {
             PgPoolOptions::new()
                 .max_connections(config.max_connections)
@@ -96,10 +101,9 @@ impl PostgresStore {
         // claims.
         let for_transactions = (pool(options.clone()), config.max_connections as usize);
         // To plan a statement takes longer than to run it for a few items, so its plan is kept. One that was made while
-        // the table was small would read the whole table when it is large. A pooler passes on no such settings, but
-        // there no plan is kept.
+        // the table was small would read the whole table when it is large.
         let settings = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
-        let pool = pool(if config.pgbouncer { options } else { options.options(settings) });
+        let pool = pool(if has_settings { options.options(settings) } else { options });
         let migrate = config.migrate;
         let store = Self::over(pool, for_transactions, config)?;
         if migrate {

@@ -516,14 +516,17 @@ async fn it_works_behind_a_pooler() {
     let url = format!("{}?pgbouncer=true", pooler.url("postgres"));
     let store = PostgresStore::connect(&url).await.unwrap();
     let once = Idempotency::new(store.clone());
-    for replayed in [false, true] {
-        let work = async |transaction: &mut PgConnection| {
-            sqlx::raw_sql("INSERT INTO orders (item) VALUES ('item')").execute(transaction).await.map(|_| 1)
-        };
-        let answer = store.run_once(once.call("order", "k", "item"), work).await.unwrap();
-        assert_eq!(answer, Answer { value: 1, replayed });
-    }
-    assert_eq!(rig.orders().await, 1);
-    let other = once.call("order", "k", "another").begin().await.unwrap_err();
+    let calls = (0..32).map(|number| {
+        let call = once.call("order", format!("k{}", number % 16), "item").wait(SOON);
+        store.run_once(call, async |transaction| {
+            let insert = sqlx::query_scalar("INSERT INTO orders (item) VALUES ($1) RETURNING id").bind("item");
+            // A statement that is kept would be looked for on other connections of the server's.
+            insert.persistent(false).fetch_one(transaction).await
+        })
+    });
+    let answers: Vec<Answer<i64>> = join_all(calls).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(answers.iter().filter(|answer| answer.replayed).count(), 16);
+    assert_eq!(rig.orders().await, 16);
+    let other = once.call("order", "k1", "another").begin().await.unwrap_err();
     assert_eq!(other.code(), Some(Code::PayloadMismatch));
 }

@@ -492,6 +492,22 @@ async fn it_works_behind_a_pooler_in_transaction_mode() {
     }
 }
 
+/// Where a client keeps its connection to the server, statements are prepared and hints come.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_works_behind_a_pooler_in_session_mode() {
+    let server = PostgresServer::start().await;
+    let pooler = PgBouncer::start(&server, PoolMode::Session).await;
+    let refused = PostgresStore::connect(&pooler.url("postgres")).await.unwrap_err();
+    assert!(refused.to_string().contains("startup_settings=false"), "{refused}");
+    assert_eq!(refused.effect(), Effect::None);
+    let url = format!("{}?startup_settings=false", pooler.url("postgres"));
+    let (one, two) = (PostgresStore::connect(&url).await.unwrap(), PostgresStore::connect(&url).await.unwrap());
+    revision(add(&one, "k", "v", MINUTE).await);
+    let mut hints = two.watch(&key("k")).await.unwrap();
+    assert_eq!(one.try_remove(&key("k"), b"v").await.unwrap(), Outcome::Applied);
+    assert_eq!(tokio::time::timeout(SOON, hints.next()).await.unwrap(), Some(Hint::Changed(key("k"))));
+}
+
 /// What the driver logs of a statement is its text, and that has the values behind a pooler.
 #[tokio::test]
 async fn no_log_shows_a_stored_value() {

@@ -10,7 +10,9 @@ use crate::{PostgresServer, ReservedPort, signal};
 
 /// A private pgbouncer on 127.0.0.1 before a [`PostgresServer`], for every database of it.
 ///
-/// Its clients log in as `leasehold`, without a password. It is killed when this value is dropped.
+/// Its clients log in as `leasehold`, without a password. It refuses what a client sends at the start and pgbouncer
+/// cannot keep, as one does that is installed and left alone: sqlx sends `extra_float_digits` unless told not to.
+/// It is killed when this value is dropped.
 #[derive(Debug)]
 pub struct PgBouncer {
     // First: fields are dropped in this order, and the process must be gone before its port is
@@ -187,8 +189,6 @@ impl PgBouncerBuilder {
             port.port(),
             users.display(),
         );
-        // Drivers send it at the start and pgbouncer cannot keep it; who runs one sets this.
-        config.push_str("ignore_startup_parameters = extra_float_digits\n");
         for (name, value) in &self.settings {
             config.push_str(&format!("{name} = {value}\n"));
         }
