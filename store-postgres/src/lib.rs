@@ -21,6 +21,7 @@ mod sql;
 mod store;
 mod sweeper;
 mod transaction;
+mod waiting;
 mod within;
 
 pub use config::PostgresConfig;

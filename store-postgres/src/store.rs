@@ -9,7 +9,6 @@ use leasehold_core::{
 };
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{ConnectOptions, PgConnection, PgPool, Row};
-use tokio::sync::Semaphore;
 
 use crate::config::PostgresConfig;
 use crate::error::{Failure, foreign_cursor, invalid, no_hints};
@@ -21,6 +20,7 @@ use crate::request::{Read, Write, Written};
 use crate::sql::Sql;
 use crate::sweeper::Sweeper;
 use crate::transaction::Transactions;
+use crate::waiting::Waiting;
 use crate::within::Within;
 
 pub(crate) const NAME: &str = "postgres";
@@ -156,10 +156,10 @@ impl PostgresStore {
         let transactions = Transactions::new(link_over(transactions), at_most);
         let link = link_over(pool);
         let bell = Bell::new(link.clone(), sql.clone(), config.hints && !config.pgbouncer);
-        let alone = Arc::new(Semaphore::new(alone));
+        let waiting = Arc::new(Waiting::new(alone));
         Ok(Self(Arc::new(Shared {
-            writes: Lane::new(link.clone(), sql.clone(), bell.clone(), lane(writes), alone.clone()),
-            reads: Lane::new(link.clone(), sql.clone(), bell.clone(), lane(reads), alone),
+            writes: Lane::new(link.clone(), sql.clone(), bell.clone(), lane(writes), waiting.clone()),
+            reads: Lane::new(link.clone(), sql.clone(), bell.clone(), lane(reads), waiting),
             sweeper: Sweeper::new(link.clone(), sql.clone(), config.grace, config.sweep_interval),
             alive: Arc::default(),
             transactions,

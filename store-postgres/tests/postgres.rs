@@ -413,6 +413,35 @@ async fn operations_that_come_together_share_statements() {
     assert!(calls < 1000, "{calls} statements for 2,000 operations");
 }
 
+/// An insert holds a lock in a table of the whole server until its transaction ends, and the table has its limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_of_any_size_leaves_the_server_room_for_locks() {
+    const ITEMS: usize = 20_000;
+    let server = PostgresServer::start().await;
+    let store = store_on(&server, "deadline=60s").await;
+    let names = || (0..ITEMS).map(|number| key(&format!("k{number}")));
+    let _ = store.set_many(names().map(|key| (key, "v".into(), Expiry::Never)).collect()).await.unwrap();
+    assert_eq!(server.psql("SELECT count(*) FROM leasehold_entries").await, ITEMS.to_string());
+    let keys: Vec<_> = names().collect();
+    assert!(store.get_many(&keys).await.unwrap().iter().all(Option::is_some));
+    assert!(!server.log().contains("out of shared memory"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_is_locked_out_in_part_tells_of_the_rest() {
+    let server = PostgresServer::start().await;
+    let (one, two) = (store_on(&server, "deadline=1s").await, store_on(&server, "").await);
+    revision(add(&one, "a", "v", MINUTE).await);
+    let mut hints = two.watch_prefix(&KeyPrefix::new("b").unwrap()).await.unwrap();
+    let pool = PgPool::connect(&server.url("postgres")).await.unwrap();
+    let mut holder = pool.begin().await.unwrap();
+    sqlx::query("SELECT 1 FROM leasehold_entries FOR UPDATE").execute(&mut *holder).await.unwrap();
+    let items = ["a", "b"].map(|name| (key(name), "w".into(), Expiry::Never));
+    let error = one.set_many(items.into()).await.unwrap_err();
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Timeout, Effect::Unknown), "{error}");
+    assert_eq!(tokio::time::timeout(SOON, hints.next()).await.unwrap(), Some(Hint::Changed(key("b"))));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_who_goes_away_takes_nobody_along() {
     let server = PostgresServer::start().await;

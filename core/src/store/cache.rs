@@ -6,8 +6,8 @@ use crate::store::{AtomicStore, Entry, Expiry, Hints, Key, KeyPrefix, Outcome, R
 
 /// What a cache needs beyond the primitives. The rules of [`AtomicStore`] hold here too.
 ///
-/// A batch is one round trip. It is not one atomic step: each of its items is, and after an error of unknown effect any
-/// of them may have been applied.
+/// A batch is one round trip, or several where it is a large one. It is not one atomic step: each of its items is, and
+/// after an error of unknown effect any of them may have been applied.
 #[async_trait]
 pub trait CacheStore: AtomicStore {
     /// Writes the value, whatever is there. Nothing of an earlier expiry remains.
