@@ -87,6 +87,8 @@ const MOST_BYTES: usize = 4 << 20;
 const LOCK_TURN: Duration = Duration::from_millis(250);
 /// How soon what has met a lock goes along with others again when it finds no place to wait in.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
+/// How long a connection is kept while there is something to ask, until others have their turn.
+const KEPT_FOR: Duration = Duration::from_millis(100);
 
 impl<R: Request + Clone> Lane<R> {
     /// At most `width` statements of `most_items` items are on the wire.
@@ -368,13 +370,13 @@ struct Runner<R: Request> {
 
 impl<R: Request + Clone> Runner<R> {
     async fn run(mut self) {
-        let mut kept = None;
+        let mut kept: Option<(PoolConnection<Postgres>, Instant)> = None;
         // The connection comes first: what queues meanwhile goes along, and what fails was surely not sent.
         while let Some(until) = self.next_deadline() {
-            let connection = match kept.take() {
-                Some(connection) => connection,
+            let (connection, since) = match kept.take() {
+                Some(kept) => kept,
                 None => match self.shared.link.connection(until).await {
-                    Ok(connection) => connection,
+                    Ok(connection) => (connection, Instant::now()),
                     Err(failure) => {
                         self.shared.fail_waiting(&failure);
                         continue;
@@ -382,7 +384,10 @@ impl<R: Request + Clone> Runner<R> {
                 },
             };
             let batch = self.shared.take();
-            kept = if batch.is_empty() { Some(connection) } else { self.shared.send_batch(connection, batch).await };
+            let connection =
+                if batch.is_empty() { Some(connection) } else { self.shared.send_batch(connection, batch).await };
+            // The pool gives connections in the order that they were asked for, and this one asks anew.
+            kept = connection.filter(|_| since.elapsed() < KEPT_FOR).map(|connection| (connection, since));
         }
     }
 

@@ -1,10 +1,12 @@
 //! The caller's own pool: the store takes part in it, and takes nothing of it for good.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use leasehold_core::lock::{Locks, Release, Renewal};
-use leasehold_core::{AddOutcome, AtomicStore, Effect, ErrorKind, Outcome, Ttl};
+use leasehold_core::{AddOutcome, AtomicStore, CacheStore, Effect, ErrorKind, Expiry, Outcome, Ttl};
 use leasehold_postgres::sqlx::postgres::PgPoolOptions;
 use leasehold_postgres::sqlx::{self, PgConnection, PgPool};
 use leasehold_postgres::{PostgresConfig, PostgresStore};
@@ -100,6 +102,36 @@ async fn no_connection_is_held_while_a_lease_is_held_or_waited_for() {
     }
     for waiter in waiting {
         assert_eq!(waiter.await.unwrap(), Release::Released);
+    }
+}
+
+/// More writers than there are connections keep the queue from ever being empty.
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_without_end_leave_others_their_turn_of_a_small_pool() {
+    let server = PostgresServer::start().await;
+    for (connections, max_batch) in [(1, 64), (2, 64), (4, 1)] {
+        let pool = PgPoolOptions::new().max_connections(connections).connect(&server.url("postgres")).await.unwrap();
+        let config = PostgresConfig::default().with_deadline(Duration::from_secs(3)).with_max_batch(max_batch);
+        let store = PostgresStore::new(pool.clone(), config).unwrap();
+        store.migrate().await.unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let writers = (0..512).map(|number| {
+            let (store, stop, key) = (store.clone(), stop.clone(), key_of(&format!("k{number}")));
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let _ = store.set(&key, "v".into(), Expiry::Never).await;
+                }
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        let case = format!("{connections} connections, {max_batch} in a statement");
+        for number in 0..5 {
+            store.get(&key_of(&format!("k{number}"))).await.expect(&case);
+            let one: i32 = sqlx::query_scalar("SELECT 1").fetch_one(&pool).await.expect(&case);
+            assert_eq!(one, 1);
+        }
+        stop.store(true, Ordering::Relaxed);
+        join_all(writers).await;
     }
 }
 
