@@ -4,7 +4,7 @@ use std::time::Duration;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Postgres};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::Failure;
 use crate::knock::Knock;
@@ -24,7 +24,8 @@ pub(crate) struct Link {
     knock: Knock,
 }
 
-/// The part of the deadline that a server may refuse connections for, as during a restart, before it counts as away.
+/// The part of the deadline that a server may refuse connections for, as during a restart, before it counts as away; and
+/// that an idle connection may take to say that it is there.
 const PATIENCE: u32 = 5;
 
 impl Link {
@@ -151,10 +152,18 @@ pub(crate) async fn fetch(
 
 /// Asks a connection that has not been used for a while whether it still is one. One that was used just now is taken
 /// at its word, which saves a trip for each statement.
-pub(crate) async fn is_alive(connection: &mut PgConnection, idle_for: Duration) -> Result<bool, sqlx::Error> {
+///
+/// What drops idle connections on the way may do so without a word. Such a one must not take the time of the call that
+/// meets it: the pool opens another in its place.
+pub(crate) async fn is_alive(
+    connection: &mut PgConnection,
+    idle_for: Duration,
+    deadline: Duration,
+) -> Result<bool, sqlx::Error> {
     const TRUSTED: Duration = Duration::from_secs(1);
     if idle_for > TRUSTED {
-        connection.ping().await?;
+        let silent = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+        timeout(deadline / PATIENCE, connection.ping()).await.map_err(silent)??;
     }
     Ok(true)
 }

@@ -88,13 +88,14 @@ impl PostgresStore {
         if !has_settings {
             options = options.extra_float_digits(None);
         }
+        let deadline = config.deadline;
         let pool = |options| {
             PgPoolOptions::new()
                 .max_connections(config.max_connections)
                 // Ours comes first, and says more.
-                .acquire_timeout(config.deadline * 2)
+                .acquire_timeout(deadline * 2)
                 .test_before_acquire(false)
-                .before_acquire(|connection, meta| Box::pin(is_alive(connection, meta.idle_for)))
+                .before_acquire(move |connection, meta| Box::pin(is_alive(connection, meta.idle_for, deadline)))
                 .connect_lazy_with(options)
         };
         // The work of callers has statements of another kind, and its transactions must not use up what keeps their

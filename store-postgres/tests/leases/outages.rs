@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use leasehold_core::Effect;
 use leasehold_core::lock::{Locks, LossReason, Release, Renewal};
+use leasehold_core::{AtomicStore, Effect};
 use leasehold_postgres::PostgresStore;
-use leasehold_testkit::{PostgresServer, eventually};
+use leasehold_testkit::{PostgresServer, Proxy, eventually};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use crate::{MINUTE, RESOURCE, SOON, is_soak, locks_on, slack, store_on};
+use crate::{MINUTE, RESOURCE, SOON, is_soak, key_of, locks_on, slack, store_on};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_goes_on_while_every_connection_is_ended_each_second() {
@@ -82,6 +82,23 @@ async fn renewal_goes_on_while_every_connection_is_ended_each_second() {
     for lease in leases {
         assert_eq!(lease.release().await.unwrap(), Release::Released);
     }
+}
+
+/// As what translates addresses and keeps state of connections does with one that is idle for some minutes.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_connection_that_is_gone_without_a_word_fails_no_call() {
+    let server = PostgresServer::start().await;
+    let link = Proxy::start(server.addr());
+    let url = format!("{}?deadline=4s&hints=false", server.url_through(link.addr(), "postgres"));
+    let store = PostgresStore::connect(&url).await.unwrap();
+    assert_eq!(store.get(&key_of(RESOURCE)).await.unwrap(), None);
+    let open = link.counts().open;
+    // One that was used within the last second is not asked.
+    sleep(Duration::from_millis(1200)).await;
+    link.swallow_next_answers(1);
+    assert_eq!(store.get(&key_of(RESOURCE)).await.unwrap(), None);
+    assert_eq!(link.sprung(), 1);
+    eventually(SOON, async || link.counts().open == open).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
