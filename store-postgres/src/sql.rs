@@ -157,10 +157,14 @@ fn gate(table: &[u8], key: &[u8]) -> i64 {
 /// its page, for which a part of each page is left free.
 fn definition(schema: &str, prefix: &str, unlogged: bool) -> String {
     let unlogged = if unlogged { "UNLOGGED " } else { "" };
-    let lock = gate(schema.as_bytes(), prefix.as_bytes());
+    // Of the schema, as stores of several prefixes may make it.
+    let lock = gate(schema.as_bytes(), b"");
     let make_schema = match schema {
         "public" => String::new(),
-        _ => format!("CREATE SCHEMA IF NOT EXISTS \"{schema}\";\n"),
+        // `IF NOT EXISTS` asks first whether the user may make schemas, and then whether it is there.
+        _ => format!(
+            "DO $$ BEGIN IF to_regnamespace('\"{schema}\"') IS NULL THEN CREATE SCHEMA \"{schema}\"; END IF; END $$;\n"
+        ),
     };
     // Sent as one text this is one transaction, which the lock of the first line lasts for.
     format!(

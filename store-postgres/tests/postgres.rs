@@ -84,8 +84,9 @@ impl<'w> MakeWriter<'w> for Log {
 async fn twenty_migrate_at_once_and_again() {
     let server = PostgresServer::start().await;
     let tasks: Vec<_> = (0..20)
-        .map(|_| {
-            let url = format!("{}?schema=app&table_prefix=a_&max_connections=1", server.url("postgres"));
+        .map(|number| {
+            let prefix = if number % 2 == 0 { "a_" } else { "z_" };
+            let url = format!("{}?schema=app&table_prefix={prefix}&max_connections=1", server.url("postgres"));
             tokio::spawn(async move { PostgresStore::connect(&url).await.map(drop) })
         })
         .collect();
@@ -104,6 +105,11 @@ async fn twenty_migrate_at_once_and_again() {
     let store = PostgresStore::connect(&format!("{guest}?table_prefix=b_")).await.unwrap();
     assert!(store.get(&key("k")).await.unwrap().is_some());
     let refused = PostgresStore::connect(&format!("{guest}?table_prefix=c_")).await.unwrap_err();
+    assert_eq!((refused.kind(), refused.effect()), (ErrorKind::Unauthorized, Effect::None));
+    // Nor does one need the right to make a schema where somebody has made it for him.
+    server.psql("CREATE SCHEMA given AUTHORIZATION guest").await;
+    PostgresStore::connect(&format!("{guest}?schema=given")).await.unwrap();
+    let refused = PostgresStore::connect(&format!("{guest}?schema=not_given")).await.unwrap_err();
     assert_eq!((refused.kind(), refused.effect()), (ErrorKind::Unauthorized, Effect::None));
     let store = store_on(&server, "migrate=false&table_prefix=none_").await;
     let missing = store.get(&key("k")).await.unwrap_err();
