@@ -311,7 +311,8 @@ fn scan(entries: &str) -> String {
 }
 
 /// Walks on along the primary key: an index for deadlines would cost every prolonging an index entry, and every
-/// update its place in the page.
+/// update its place in the page. Of who has the turn it prolongs it, and notes in its row how far the walk has come; at
+/// the end of the walk, that the next begins anew, and when. Whose turn it is no more is told so.
 fn purge(entries: &str) -> String {
     let due = |row: &str| format!("greatest({row}.ends, {row}.revision) + $3 < {CLOCK} AND {row}.ends IS NOT NULL");
     let (page_due, row_due) = (due("t"), due("e"));
@@ -324,18 +325,27 @@ held AS MATERIALIZED (
     FROM (SELECT key FROM page WHERE due ORDER BY key OFFSET 0) p
     CROSS JOIN LATERAL (SELECT * FROM {entries} e WHERE e.key = p.key AND {row_due} FOR UPDATE SKIP LOCKED) e
 ),
-purged AS (DELETE FROM {entries} e USING held h WHERE e.key = h.key AND {row_due} RETURNING 1)
-SELECT (SELECT key FROM page ORDER BY key DESC LIMIT 1) AS last, (SELECT count(*) FROM page) AS seen,
-    (SELECT count(*) FROM purged) AS purged"#
+purged AS (DELETE FROM {entries} e USING held h WHERE e.key = h.key AND {row_due} RETURNING 1),
+walked AS (SELECT CASE WHEN count(*) = $2 THEN (SELECT key FROM page ORDER BY key DESC LIMIT 1) END AS last FROM page),
+turn AS (
+    UPDATE {entries} e SET
+        value = coalesce(w.last, '\x00'),
+        ends = {CLOCK} + CASE WHEN w.last IS NULL THEN $5 ELSE $6 END
+    FROM walked w WHERE e.key = '\x00' AND e.revision = $4
+    RETURNING 1
+)
+SELECT (SELECT last FROM walked) AS last, (SELECT count(*) FROM purged) AS purged, EXISTS (SELECT FROM turn) AS in_turn"#
     )
 }
 
-/// One process at a time has the turn to sweep. The row's key is none that a caller can have, and before all of them.
+/// One process at a time has the turn to sweep, and its number is its own. The row's key is none that a caller can have,
+/// and before all of them. It answers after which key to go on.
 fn turn(entries: &str) -> String {
     format!(
-        r#"INSERT INTO {entries} AS e (key, value, revision, ends) VALUES ('\x00', '', {CLOCK}, {CLOCK} + $1)
-ON CONFLICT (key) DO UPDATE SET ends = excluded.ends, revision = excluded.revision WHERE e.ends <= {CLOCK}
-RETURNING 1"#
+        r#"INSERT INTO {entries} AS e (key, value, revision, ends) VALUES ('\x00', '\x00', {CLOCK}, {CLOCK} + $1)
+ON CONFLICT (key) DO UPDATE SET ends = excluded.ends, revision = greatest(e.revision + 1, excluded.revision)
+WHERE e.ends <= {CLOCK}
+RETURNING value AS after, revision AS turn"#
     )
 }
 

@@ -1,5 +1,5 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use sqlx::Row;
@@ -13,7 +13,8 @@ use crate::sql::Sql;
 /// Deletes what nobody can need any more: entries that ended longer ago than the grace time.
 ///
 /// It walks along the primary key, a bounded number of rows a statement, and passes over what is locked. Of all the
-/// processes on one table one has the turn.
+/// processes on one table one has the turn, for as long as its walk takes. One that ends halfway is gone on with by whoever
+/// has the next.
 #[derive(Clone)]
 pub(crate) struct Sweeper {
     link: Link,
@@ -27,6 +28,10 @@ pub(crate) struct Sweeper {
 const PAGE: i64 = 1000;
 /// The pause between two of them.
 const PAUSE: Duration = Duration::from_millis(10);
+/// The key of the row of the turn, which comes before every other.
+const TURN: &[u8] = &[0];
+/// Nobody has this turn.
+const NO_TURN: i64 = 0;
 
 impl Sweeper {
     pub(crate) fn new(link: Link, sql: Arc<Sql>, grace: Duration, interval: Duration) -> Self {
@@ -56,7 +61,7 @@ impl Sweeper {
                     continue;
                 }
                 slept = Duration::ZERO;
-                match sweeper.sweep_in_turn().await {
+                match sweeper.sweep_in_turn(&alive).await {
                     Ok(0) => {}
                     Ok(purged) => tracing::debug!(purged, "purged what had ended"),
                     Err(failure) => tracing::debug!(error = %failure.into_error("purge"), "could not purge"),
@@ -65,32 +70,72 @@ impl Sweeper {
         });
     }
 
-    async fn sweep_in_turn(&self) -> Result<u64, Failure> {
-        let parameters = Parameters::default().number(micros(self.interval));
+    async fn sweep_in_turn(&self, alive: &Weak<()>) -> Result<u64, Failure> {
+        let parameters = Parameters::default().number(self.turn());
         let turn = self.link.rows(&self.sql.turn, parameters, self.link.until()).await?;
-        if turn.is_empty() { Ok(0) } else { self.sweep().await }
+        let Some(row) = turn.first() else { return Ok(0) };
+        let (mut after, turn) = read(|| Ok((row.try_get("after")?, row.try_get("turn")?)))?;
+        let mut gone = 0;
+        while alive.strong_count() > 0 {
+            let page = self.page(after, turn).await?;
+            gone += page.purged;
+            match page.last {
+                Some(last) if page.in_turn => after = last,
+                Some(_) | None => break,
+            }
+            sleep(PAUSE).await;
+        }
+        Ok(gone)
     }
 
-    /// One walk over the whole table. It answers how many rows are gone.
+    /// One walk over the whole table, whoever has the turn. It answers how many rows are gone.
     pub(crate) async fn sweep(&self) -> Result<u64, Failure> {
-        let mut after = Vec::new();
-        let mut gone = 0;
+        let (mut after, mut gone) = (TURN.to_vec(), 0);
         loop {
-            let parameters = Parameters::default().bytes(Some(&after)).number(PAGE).number(micros(self.grace));
-            let rows = self.link.rows(&self.sql.purge, parameters, self.link.until()).await?;
-            let row = rows.first().ok_or_else(Failure::unexpected)?;
-            let (last, seen, purged) = (|| -> Result<(Option<Vec<u8>>, i64, i64), sqlx::Error> {
-                Ok((row.try_get("last")?, row.try_get("seen")?, row.try_get("purged")?))
-            })()
-            .map_err(|_| Failure::unexpected())?;
-            gone += u64::try_from(purged).unwrap_or(0);
-            match last {
-                Some(last) if seen == PAGE => after = last,
-                _ => return Ok(gone),
+            let page = self.page(after, NO_TURN).await?;
+            gone += page.purged;
+            match page.last {
+                Some(last) => after = last,
+                None => return Ok(gone),
             }
             sleep(PAUSE).await;
         }
     }
+
+    async fn page(&self, after: Vec<u8>, turn: i64) -> Result<Page, Failure> {
+        let parameters = Parameters::default()
+            .bytes(Some(&after))
+            .number(PAGE)
+            .number(micros(self.grace))
+            .number(turn)
+            .number(micros(self.interval))
+            .number(self.turn());
+        let rows = self.link.rows(&self.sql.purge, parameters, self.link.until()).await?;
+        let row = rows.first().ok_or_else(Failure::unexpected)?;
+        read(|| {
+            let purged: i64 = row.try_get("purged")?;
+            let purged = u64::try_from(purged).unwrap_or(0);
+            Ok(Page { last: row.try_get("last")?, purged, in_turn: row.try_get("in_turn")? })
+        })
+    }
+
+    /// How long a turn lasts without a page: longer than one can take.
+    fn turn(&self) -> i64 {
+        micros(self.interval.max(self.link.deadline() * 2))
+    }
+}
+
+/// What became of a page.
+struct Page {
+    /// After which key the next begins, if there is one.
+    last: Option<Vec<u8>>,
+    purged: u64,
+    /// Whether whoever asked had the turn.
+    in_turn: bool,
+}
+
+fn read<T>(read: impl FnOnce() -> Result<T, sqlx::Error>) -> Result<T, Failure> {
+    read().map_err(|_| Failure::unexpected())
 }
 
 struct Running(Arc<AtomicBool>);
@@ -101,7 +146,7 @@ impl Drop for Running {
     }
 }
 
-// Checked to be at most a year.
+// More than the server can add to its clock is for ever.
 fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 2)
 }

@@ -319,6 +319,42 @@ async fn one_of_many_sweeps_by_itself_and_passes_over_what_is_locked() {
     assert!(page.keys.iter().all(|key| key.as_str().starts_with('z')), "the sweeper's own row is no key");
 }
 
+/// The walk is longer than a turn without its pages, and one of them fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_many_sweeps_until_the_end_and_goes_on_where_a_walk_has_failed() {
+    let server = PostgresServer::start().await;
+    let mut stores = Vec::new();
+    for _ in 0..3 {
+        stores.push(store_on(&server, "deadline=2s&grace=4s&sweep_interval=100ms&max_connections=2").await);
+    }
+    server
+        .psql(
+            r"INSERT INTO leasehold_entries SELECT convert_to('k' || lpad(n::text, 5, '0'), 'UTF8'), 'v', 1, 1
+                FROM generate_series(0, 11999) AS n;
+            CREATE TABLE walk (id bigserial, earlier_turn bigint, turn bigint, earlier bytea, last bytea);
+            CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                INSERT INTO walk VALUES (DEFAULT, old.revision, new.revision, old.value, new.value); RETURN new; END $$;
+            CREATE TRIGGER note AFTER UPDATE ON leasehold_entries FOR EACH ROW WHEN (new.key = '\x00')
+                EXECUTE FUNCTION note();
+            CREATE SEQUENCE tries;
+            CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                IF old.key = 'k04500' AND nextval('tries') = 1 THEN RAISE EXCEPTION 'not this time'; END IF;
+                IF convert_from(old.key, 'UTF8') LIKE '%000' THEN PERFORM pg_sleep(0.4); END IF; RETURN old; END $$;
+            CREATE TRIGGER slow BEFORE DELETE ON leasehold_entries FOR EACH ROW EXECUTE FUNCTION slow();",
+        )
+        .await;
+    for store in &stores {
+        // A store starts to sweep with its first write.
+        revision(add(store, &format!("z{}", server.psql("SELECT nextval('walk_id_seq')").await), "v", MINUTE).await);
+    }
+    eventually(MINUTE, async || server.psql("SELECT count(*) FROM leasehold_entries WHERE key LIKE 'k%'").await == "0")
+        .await;
+    let count = async |which: &str| server.psql(&format!("SELECT count(*) FROM walk WHERE {which}")).await;
+    assert_eq!(count(r"turn <> earlier_turn AND earlier > '\x00'").await, "1", "turns that began amid a walk");
+    assert_eq!(count(r"last <= earlier AND last <> '\x00' AND turn = earlier_turn").await, "0", "steps back");
+    assert!(server.log().contains("not this time"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_says_what_is_known_of_the_effect() {
     let server = PostgresServer::start().await;
