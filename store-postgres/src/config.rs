@@ -199,14 +199,15 @@ impl PostgresConfig {
         if self.deadline.is_zero() {
             return Err(invalid("the deadline must be above zero"));
         }
-        if self.max_connections == 0 {
-            return Err(invalid("max_connections must be above zero"));
+        // No server has more, and a pool has the memory for all of them from the start.
+        if !(1..=262_143).contains(&self.max_connections) {
+            return Err(invalid("max_connections must be 1 to 262143"));
         }
         if !(1..=1000).contains(&self.max_batch) {
             return Err(invalid("max_batch must be 1 to 1000"));
         }
         const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-        if self.grace > YEAR || self.grace < self.deadline * 2 {
+        if self.grace > YEAR || self.grace < self.deadline.saturating_mul(2) {
             return Err(invalid("the grace time must be at least twice the deadline, and at most 366 days"));
         }
         if self.max_value_len > 64 << 20 {
@@ -444,6 +445,16 @@ mod tests {
             assert!(PostgresConfig::default().with_schema(name).sql().is_err(), "{name}");
             assert!(PostgresConfig::default().with_table_prefix(name).schema_sql().is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn no_number_is_too_large_to_be_refused() {
+        let (config, longest) = (PostgresConfig::default(), Duration::MAX);
+        assert!(config.clone().with_deadline(longest).sql().is_err());
+        assert!(config.clone().with_deadline(longest).with_grace(longest).sql().is_err());
+        assert!(config.clone().with_max_connections(u32::MAX).sql().is_err());
+        assert!(config.clone().with_max_value_len(usize::MAX).sql().is_err());
+        assert!(config.with_sweep_interval(longest).sql().is_ok(), "never, about");
     }
 
     #[test]
