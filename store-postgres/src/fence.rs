@@ -12,8 +12,10 @@ impl PostgresStore {
     /// Asks, in the caller's transaction, whether a write to `resource` under `token` may go on, and notes the token.
     ///
     /// Until the transaction ends, nobody else is admitted to this resource, so that what it writes after this and the
-    /// check are one atomic step. A refusal leaves the transaction as it was. One trip; a refusal costs another. A
-    /// resource's token is kept for ever, in 60 bytes or so and its name.
+    /// check are one atomic step. A refusal changes nothing. One trip; a refusal by a token that was noted at the same
+    /// moment costs another, and then keeps others out until the transaction ends, so roll back. Who asks for several
+    /// resources asks for them in one order, as [`Within`](crate::Within) says. A resource's token is kept for ever, in 60
+    /// bytes or so and its name.
     ///
     /// # Errors
     ///
@@ -37,8 +39,13 @@ impl PostgresStore {
                 .bytes(Some(resource.as_bytes()))
                 .number(number)
                 .truth(policy == FencePolicy::Repeatable);
-            if !fetch(transaction, &sql.admit, parameters, prepared).await?.is_empty() {
-                return Ok(Admission::Admitted(()));
+            if let Some(row) = fetch(transaction, &sql.admit, parameters, prepared).await?.first() {
+                let admitted = row.try_get("admitted").map_err(|_| Failure::unexpected())?;
+                return match (admitted, highest(row)) {
+                    (true, _) => Ok(Admission::Admitted(())),
+                    (false, Some(highest)) => Ok(Admission::Stale { highest }),
+                    (false, None) => Err(Failure::unexpected()),
+                };
             }
             let parameters = Parameters::default().bytes(Some(resource.as_bytes()));
             let highest = fetch(transaction, &sql.admitted, parameters, prepared).await?.first().and_then(highest);

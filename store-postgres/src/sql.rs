@@ -349,10 +349,20 @@ RETURNING value AS after, revision AS turn"#
     )
 }
 
+/// What is refused by what the statement can see is refused without a lock, as a token only rises. `ON CONFLICT` locks the
+/// row also where its condition says no.
 fn admit(fences: &str) -> String {
     format!(
-        "INSERT INTO {fences} AS f (resource, token) VALUES ($1, $2) ON CONFLICT (resource) DO UPDATE \
-         SET token = excluded.token WHERE f.token < excluded.token OR (f.token = excluded.token AND $3) RETURNING token"
+        r#"WITH newer AS MATERIALIZED (
+    SELECT token FROM {fences} WHERE resource = $1 AND (token > $2 OR (token = $2 AND NOT $3))
+),
+noted AS (
+    INSERT INTO {fences} AS f (resource, token) SELECT $1, $2 WHERE NOT EXISTS (SELECT FROM newer)
+    ON CONFLICT (resource) DO UPDATE SET token = excluded.token
+    WHERE f.token < excluded.token OR (f.token = excluded.token AND $3)
+    RETURNING token
+)
+SELECT token, true AS admitted FROM noted UNION ALL SELECT token, false FROM newer"#
     )
 }
 

@@ -648,6 +648,26 @@ async fn a_transaction_carries_the_primitives_and_the_fence() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_is_refused_keeps_nobody_out() {
+    let server = PostgresServer::start().await;
+    let store = store_on(&server, "").await;
+    let pool = PgPool::connect(&server.url("postgres")).await.unwrap();
+    let admit = async |transaction: &mut PgConnection, token| {
+        let token = FencingToken::new(token).unwrap();
+        store.admit(transaction, &key("r"), token, FencePolicy::Repeatable).await.unwrap()
+    };
+    let mut rightful = pool.begin().await.unwrap();
+    assert!(admit(&mut rightful, 8).await.is_admitted());
+    rightful.commit().await.unwrap();
+    let mut past = pool.begin().await.unwrap();
+    assert_eq!(admit(&mut past, 7).await, Admission::Stale { highest: FencingToken::new(8).unwrap() });
+    // And goes on, instead of rolling back.
+    let mut rightful = pool.begin().await.unwrap();
+    let admitted = tokio::time::timeout(SOON, admit(&mut rightful, 8)).await.expect("nobody is in the way");
+    assert!(admitted.is_admitted());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn updates_stay_within_their_page() {
     let server = PostgresServer::start().await;
     let store = store_on(&server, "").await;
