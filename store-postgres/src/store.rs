@@ -121,7 +121,9 @@ impl PostgresStore {
     /// connection with the same options for hints, once somebody watches. With a
     /// [`max_batch`](PostgresConfig::max_batch) of 1 it uses as many as the pool has. The work in
     /// [`run_once`](Self::run_once) holds one more for as long as it takes, up to three quarters of the pool in all. It
-    /// makes no tables.
+    /// makes no tables, and does not look at those that are there: [`migrate`](Self::migrate) refuses an unlogged table
+    /// that the configuration does not call so, and until it is called the store says that it is durable because it is
+    /// told so.
     ///
     /// With [`pgbouncer`](PostgresConfig::pgbouncer) keys and values are in the text of statements, which the driver logs:
     /// give the pool options with

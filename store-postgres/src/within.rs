@@ -17,8 +17,12 @@ use crate::store::{NAME, added, replaced};
 /// The primitives over a transaction of the caller's: what
 /// [`PostgresStore::within`](crate::PostgresStore::within) gives.
 ///
-/// They wait for locks as any other statement of the transaction does, under its own limits, and contention alone
+/// They wait for locks as any other statement of the transaction does, under its own limits, and that a key is taken
 /// never aborts it. Nobody is told of a change.
+///
+/// What a transaction has written to, and what it has tried to add, is its own until it ends. Two transactions that take the
+/// same keys in opposite order wait for each other, and the server aborts one of them (`40P01`, without effect): take
+/// them in one order in all of your code, such as sorted.
 pub struct Within<'t> {
     connection: Mutex<&'t mut PgConnection>,
     sql: Arc<Sql>,
