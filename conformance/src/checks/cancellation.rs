@@ -5,9 +5,10 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_core::{AddOutcome, Expiry, Hint, Key, KeyPrefix};
+use leasehold_core::{AddOutcome, Expiry, Key, KeyPrefix};
 use tokio::time::timeout;
 
+use crate::checks::hints::{Replacements, hears};
 use crate::subject::{Subject, key, long};
 use crate::verdict::{Stop, Verdict, ensure};
 
@@ -59,15 +60,10 @@ pub(super) async fn watch_may_be_dropped(subject: &Subject) -> Verdict {
     .await?;
     // Who listens afterwards hears.
     let key = key("heard");
+    store.must_add(&key, "0", long()).await?;
     let mut hints = store.watch(&key).await?;
-    for _ in 0..3 {
-        store.must_add(&key, "mine", long()).await?;
-        store.must_remove(&key, "mine").await?;
-        if let Ok(Some(Hint::Changed(_) | Hint::Anything)) = timeout(Duration::from_secs(3), hints.next()).await {
-            return Ok(());
-        }
-    }
-    Stop::failed("no hint comes after a watch was dropped midway")
+    let changes = Replacements::of(store, &key);
+    hears(&mut hints, &key, async |_| changes.next().await).await
 }
 
 pub(super) async fn set_may_be_dropped(subject: &Subject) -> Verdict {

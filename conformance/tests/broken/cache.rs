@@ -24,7 +24,7 @@ impl CacheStore for Broken {
     async fn remove(&self, key: &Key) -> Result<Outcome, Error> {
         self.enter().await;
         let outcome = self.remove_one(key).await;
-        self.hint_at_removal(key, outcome).await;
+        self.hint_at_removal(&self.key(key), outcome).await;
         Ok(outcome)
     }
 
@@ -93,8 +93,8 @@ impl CacheStore for Broken {
         let mut outcomes = Vec::new();
         for (place, key) in keys.iter().take(longest).enumerate() {
             let outcome = self.remove_one(key).await;
-            if self.mistake != Mistake::NoHintAtABatch {
-                self.hint_at_removal(key, outcome).await;
+            if !matches!(self.mistake, Mistake::NoHintAtABatch | Mistake::NoHintAtARemovalOfABatch) {
+                self.hint_at_removal(&self.key(key), outcome).await;
             }
             let twice = self.mistake == Mistake::RemoveManySaysAppliedTwice && keys[..place].contains(key);
             outcomes.push(if twice { Outcome::Applied } else { outcome });
@@ -190,9 +190,11 @@ impl Broken {
         }
     }
 
-    async fn hint_at_removal(&self, key: &Key, outcome: Outcome) {
-        if outcome.is_applied() && self.mistake != Mistake::NoHintAtARemoval {
-            self.hint(&self.key(key)).await;
+    /// Tells of the removal of a key as it is stored.
+    pub(super) async fn hint_at_removal(&self, key: &Key, outcome: Outcome) {
+        let silent = matches!(self.mistake, Mistake::NoHintAtARemoval | Mistake::HintsComeAtAddsAndNotAtRemovals);
+        if outcome.is_applied() && !silent {
+            self.hint(key).await;
         }
     }
 

@@ -32,6 +32,7 @@ impl Broken {
             *self.universe.hints.lock().unwrap_or_else(PoisonError::into_inner) = HintHub::new();
         }
         let hints = match self.mistake {
+            Mistake::AnythingAtFirstAndNothingAfter => anything_and_no_more(),
             Mistake::HintsNameEveryKey => self.hub().watch_prefix(&prefix(self.stored("").as_str())),
             _ => self.hub().watch(&self.key(key)),
         };
@@ -42,6 +43,7 @@ impl Broken {
         self.are_supported("watch_prefix").await?;
         let hub = self.hub();
         let hints = match self.mistake {
+            Mistake::AnythingAtFirstAndNothingAfter => anything_and_no_more(),
             Mistake::PrefixHearsNothing => HintHub::new().watch_prefix(wanted),
             Mistake::PrefixHintsNameEveryKey => hub.watch_prefix(&prefix(self.stored("").as_str())),
             Mistake::PrefixHintsLeaveTheNamespace if wanted.as_str().is_empty() => hub.watch_prefix(&prefix("")),
@@ -70,6 +72,13 @@ impl Broken {
         let before = self.stored("").as_str().to_owned();
         Hints::new(Listener { hints, before, mistake: self.mistake, universe: self.universe.clone() })
     }
+}
+
+fn anything_and_no_more() -> Hints {
+    let hub = HintHub::new();
+    let hints = hub.watch_prefix(&prefix(""));
+    hub.anything();
+    hints
 }
 
 fn prefix(text: &str) -> KeyPrefix {

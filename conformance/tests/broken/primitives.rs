@@ -95,7 +95,12 @@ impl AtomicStore for Broken {
                 }
                 Ok(AddOutcome::Exists(entry))
             }
-            added => Ok(added),
+            added => {
+                if self.mistake == Mistake::HintsComeAtAddsAndNotAtRemovals {
+                    self.hint(&key).await;
+                }
+                Ok(added)
+            }
         }
     }
 
@@ -189,9 +194,7 @@ impl AtomicStore for Broken {
             _ => {}
         }
         self.erase(&key).await;
-        if self.mistake != Mistake::NoHintAtARemoval {
-            self.hint(&key).await;
-        }
+        self.hint_at_removal(&key, Outcome::Applied).await;
         Ok(Outcome::Applied)
     }
 

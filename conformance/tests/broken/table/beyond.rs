@@ -54,13 +54,25 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         hints::a_replacement_is_heard  hints::another_handle_hears  hints::all_who_listen_hear
         hints::who_stops_listening_disturbs_nobody  hints::who_does_not_read_holds_nobody_up
         hints::name_only_what_is_listened_for  hints::a_prefix_hears_its_keys  hints::a_prefix_names_only_its_keys
-        hints::the_empty_prefix_hears_all_of_the_namespace
+        hints::the_empty_prefix_hears_all_of_the_namespace  cancellation::watch_may_be_dropped
     "),
     (NoHintAtARemoval, "
-        hints::a_removal_is_heard  hints::a_removal_of_any_value_is_heard  cancellation::watch_may_be_dropped
+        hints::a_removal_is_heard  hints::a_removal_of_any_value_is_heard  hints::each_of_a_batch_is_heard
+    "),
+    (HintsComeAtAddsAndNotAtRemovals, "
+        hints::a_removal_is_heard  hints::a_removal_of_any_value_is_heard  hints::each_of_a_batch_is_heard
     "),
     (NoHintAtASet, "hints::a_set_is_heard"),
     (NoHintAtABatch, "hints::each_of_a_batch_is_heard"),
+    (NoHintAtARemovalOfABatch, "hints::each_of_a_batch_is_heard"),
+    (AnythingAtFirstAndNothingAfter, "
+        hints::a_replacement_is_heard  hints::a_removal_is_heard  hints::a_set_is_heard
+        hints::a_removal_of_any_value_is_heard  hints::each_of_a_batch_is_heard  hints::another_handle_hears
+        hints::all_who_listen_hear  hints::who_stops_listening_disturbs_nobody
+        hints::who_does_not_read_holds_nobody_up  hints::name_only_what_is_listened_for
+        hints::a_prefix_hears_its_keys  hints::a_prefix_names_only_its_keys
+        hints::the_empty_prefix_hears_all_of_the_namespace  cancellation::watch_may_be_dropped
+    "),
     (HintsStayInTheirHandle, "hints::another_handle_hears"),
     (OnlyTheLastListenerHears, "hints::all_who_listen_hear"),
     (ListenerThatLeavesTakesTheOthersAlong, "hints::who_stops_listening_disturbs_nobody"),
@@ -105,7 +117,8 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         batches::remove_many_answers_in_order  histories::of_the_whole_store_have_an_order
     "),
     (RemoveAnyNeverApplies, "
-        revisions::rise_across_sets  hints::a_removal_of_any_value_is_heard  remove::takes_whatever_is_there
+        revisions::rise_across_sets  hints::a_removal_of_any_value_is_heard  hints::each_of_a_batch_is_heard
+        remove::takes_whatever_is_there
         batches::remove_many_answers_in_order  batches::of_a_thousand_are_whole  scan::shows_nothing_removed
         scan::misses_nothing_while_others_remove  histories::of_the_whole_store_have_an_order
     "),

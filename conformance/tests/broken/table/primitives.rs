@@ -169,12 +169,10 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         expiry::the_longest_ttl_is_kept  expiry::every_operation_agrees  expiry::one_end_takes_no_neighbour
         expiry::an_old_end_takes_no_new_entry  revisions::rise_across_replacement  revisions::rise_across_removal
         revisions::rise_across_expiry  revisions::rise_for_all_handles  revisions::are_never_given_twice
-        revisions::come_in_the_order_of_owners  revisions::come_in_the_order_of_swaps  hints::a_replacement_is_heard
-        hints::a_removal_is_heard  hints::a_removal_of_any_value_is_heard  hints::another_handle_hears
-        hints::all_who_listen_hear  hints::who_stops_listening_disturbs_nobody  hints::who_does_not_read_holds_nobody_up
-        hints::name_only_what_is_listened_for  hints::a_prefix_hears_its_keys  hints::a_prefix_names_only_its_keys
-        hints::the_empty_prefix_hears_all_of_the_namespace  remove::takes_whatever_is_there
-        remove::of_an_absent_key_is_not_applied  batches::get_many_answers_in_order
+        revisions::come_in_the_order_of_owners  revisions::come_in_the_order_of_swaps
+        hints::who_does_not_read_holds_nobody_up  hints::name_only_what_is_listened_for
+        hints::a_prefix_names_only_its_keys  hints::the_empty_prefix_hears_all_of_the_namespace
+        remove::takes_whatever_is_there  remove::of_an_absent_key_is_not_applied  batches::get_many_answers_in_order
         batches::get_many_tells_the_time_left  batches::remove_many_answers_in_order
         handles::of_one_namespace_share_the_data  handles::see_each_others_writes_at_once  handles::exclude_each_other
         handles::of_two_namespaces_never_meet  handles::of_a_namespace_that_begins_another_never_meet
