@@ -76,6 +76,7 @@ pub(crate) enum Mistake {
     ExpireIgnoresExpected,
     ExpireAlwaysSaysApplied,
     ExpireIsJudgedBeforeAWait,
+    WritesAreJudgedBeforeTheirTurn,
     ExpireReadsThenWrites,
     ExpireTakesWhatBeginsSo,
 
