@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_conformance::{Faulty, Selection, Status, Suite};
 use leasehold_core::wrap::{Prefixed, Traced, WithTimeout};
-use leasehold_core::{AtomicStore, CacheStore, Error, Namespace, Store};
+use leasehold_core::{AtomicStore, CacheStore, Error, KeyPrefix, Namespace, Store};
 use leasehold_memory::MemoryStore;
 
 fn passes(suite: Suite) {
@@ -54,6 +54,35 @@ fn the_primitives_alone() {
     assert!(report.is_success(), "\n{report}");
     assert!(report.names(Status::Ignored).any(|check| check == "scan::finds_every_one_of_many"));
     assert!(report.names(Status::Passed).any(|check| check == "leases::have_one_holder_at_a_time"));
+}
+
+#[test]
+fn what_it_leaves_behind_ends() {
+    let store = MemoryStore::new();
+    let one = store.clone();
+    let open = move |ns: String| {
+        let store = one.clone();
+        async move { Namespace::new(ns).map(|namespace| Prefixed::new(store, namespace)) }
+    };
+    // One after the other: each check has a clock of its own, and one that is ahead would end what another has written.
+    let report = Suite::new("memory", open).stepped_time().seed(7).report(&Selection::default().with_at_once(1));
+    assert!(report.is_success(), "\n{report}");
+    let endless = tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+        let (mut endless, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = store.scan(&KeyPrefix::new("").unwrap(), cursor).await.unwrap();
+            for (key, entry) in page.keys.iter().zip(store.get_many(&page.keys).await.unwrap()) {
+                if entry.is_some_and(|entry| entry.time_left.is_none()) {
+                    endless.push(key.to_string());
+                }
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                return endless;
+            }
+        }
+    });
+    assert!(endless.is_empty(), "these never end: {endless:#?}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use leasehold_core::{AtomicStore, CacheStore, Key};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::Recorder;
 use crate::history::player::{Client, Player};
@@ -76,6 +77,18 @@ impl Handles {
         Self::Cache(handles.into_iter().map(|handle| Arc::new(handle) as Arc<dyn CacheStore>).collect())
     }
 
+    /// Removes what the rounds leave behind, some of which would stay for ever. Nobody judges it: a store that fails
+    /// here has been told so by the rounds.
+    async fn forget(&self, keys: &[Key], patience: Duration) {
+        if let Self::Cache(handles) = self
+            && let Some(handle) = handles.first()
+        {
+            for keys in keys.chunks(1_000) {
+                let _ = timeout(patience, handle.remove_many(keys)).await;
+            }
+        }
+    }
+
     /// Whether the whole contract is asked of them.
     pub(super) fn have_cache(&self) -> bool {
         matches!(self, Self::Cache(_))
@@ -95,7 +108,8 @@ impl Handles {
 }
 
 impl Workload {
-    /// Records and judges every round, and ends with the first that fails.
+    /// Records and judges every round, and ends with the first that fails. What the rounds leave behind is removed, where
+    /// the store can be asked to remove whatever is there; elsewhere all of it ends.
     ///
     /// The keys begin with `history:` and the seed, and must be free: a history that does not begin with nothing, or
     /// that others write to, is judged wrongly. A namespace of its own sees to that.
@@ -108,6 +122,14 @@ impl Workload {
     ///
     /// Dropping the future ends the clients at their next await.
     pub async fn run(&self, handles: &Handles, tolerance: Tolerance) -> Result<Summary, Box<Failure>> {
+        let judged = self.judged(handles, tolerance).await;
+        // Not after each round: what ends by itself must not harm the rounds after it, and that is to be seen.
+        let keys: Vec<_> = (0..self.rounds).flat_map(|round| self.keys_of(round)).collect();
+        handles.forget(&keys, self.patience).await;
+        judged
+    }
+
+    async fn judged(&self, handles: &Handles, tolerance: Tolerance) -> Result<Summary, Box<Failure>> {
         let mut summary = Summary { rounds: 0, operations: 0, failed: 0, states: 0, judging: Duration::ZERO };
         let rounds = (0..self.rounds).map(|round| self.record(round, handles, tolerance));
         let mut histories = stream::iter(rounds).buffer_unordered(self.rounds_at_once.max(1) as usize);
@@ -136,14 +158,15 @@ impl Workload {
         Ok(summary)
     }
 
-    /// Records one round: the same seed and round ask the same, and on stepped time get the same answers.
+    /// Records one round: the same seed and round ask the same, and on stepped time get the same answers. What it leaves
+    /// behind may stay for ever.
     ///
     /// # Panics
     ///
     /// As [`run`](Self::run).
     pub async fn record(&self, round: u32, handles: &Handles, tolerance: Tolerance) -> History {
         let recorder = Recorder::new();
-        let keys: Arc<[Key]> = (0..self.keys.max(1)).map(|key| self.key(round, key)).collect();
+        let keys: Arc<[Key]> = self.keys_of(round).collect();
         let mut clients = JoinSet::new();
         for player in Player::all(self, round, handles, &recorder, keys) {
             clients.spawn(player.play());
@@ -156,6 +179,10 @@ impl Workload {
             }
         }
         recorder.history(tolerance).with_origin(Origin { seed: self.seed, round })
+    }
+
+    fn keys_of(&self, round: u32) -> impl Iterator<Item = Key> {
+        (0..self.keys.max(1)).map(move |key| self.key(round, key))
     }
 
     fn key(&self, round: u32, key: u32) -> Key {
