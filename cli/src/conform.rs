@@ -19,7 +19,8 @@ use crate::store_url::StoreUrl;
 /// Check whether a store keeps the contract that leases rest on
 ///
 /// Each check works in a random namespace of its own below the one of the URL, so that a server in use can be checked.
-/// What it leaves behind ends within the hour.
+/// What it leaves behind ends within the hour. Where a scan walks all that a server has, as it does on Redis, the checks
+/// of scans and of listings take the longer the more that is: give them a longer --deadline there.
 ///
 /// Exit status: 0 when no check failed and one passed at least, 1 otherwise; 2 for a command line that cannot be; 3 when
 /// the store could not be opened.

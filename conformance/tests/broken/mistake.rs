@@ -3,6 +3,8 @@
 pub(crate) enum Mistake {
     /// None: the store that all others differ from in one point.
     Nothing,
+    /// None either: a scan may walk all that a server has, and find little.
+    ScanBeginsWithEmptyPages,
 
     // Values
     EmptyValueReadsAsMissing,

@@ -4,6 +4,7 @@ use crate::broken::Mistake::{self, *};
 #[rustfmt::skip]
 pub(super) const ROWS: &[(Mistake, &str)] = &[
     (Nothing, ""),
+    (ScanBeginsWithEmptyPages, ""),
 
     // Values
     (EmptyValueReadsAsMissing, "values::empty_is_a_value batches::set_many_writes_each"),
