@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_conformance::{Faulty, Selection, Status, Suite};
+use leasehold_conformance::{Fault, Faulty, Operation, Plan, Selection, Status, Suite};
 use leasehold_core::wrap::{Prefixed, Traced, WithTimeout};
 use leasehold_core::{AtomicStore, CacheStore, Error, KeyPrefix, Namespace, Store};
-use leasehold_memory::MemoryStore;
+use leasehold_memory::{MemoryConfig, MemoryStore};
 
 fn passes(suite: Suite) {
     let report = suite.report(&Selection::default());
@@ -56,16 +56,53 @@ fn the_primitives_alone() {
     assert!(report.names(Status::Passed).any(|check| check == "leases::have_one_holder_at_a_time"));
 }
 
+/// A suite for one memory store.
+fn below_namespaces_of(store: &MemoryStore) -> Suite {
+    let store = store.clone();
+    let open = move |ns: String| {
+        let store = store.clone();
+        async move { Namespace::new(ns).map(|namespace| Prefixed::new(store, namespace)) }
+    };
+    Suite::new("memory", open).stepped_time()
+}
+
+/// One after the other: each check has a clock of its own, and one that is ahead would end what another has written.
+fn one_by_one() -> Selection {
+    Selection::default().with_at_once(1)
+}
+
+#[test]
+fn without_a_limit_of_values() {
+    let store = MemoryStore::with_config(MemoryConfig::default().with_max_value_len(usize::MAX));
+    let report = below_namespaces_of(&store).report(&one_by_one());
+    assert!(report.is_success(), "\n{report}");
+    assert!(report.names(Status::Ignored).any(|check| check == "values::the_longest_comes_back"));
+}
+
+/// A machine that stalls for as long as a ttl costs a round.
+#[test]
+fn an_answer_that_comes_late_once_is_no_fault_of_the_store() {
+    for check in [
+        "get::does_not_prolong",
+        "leases::are_released_by_their_holder_only",
+        "leases::are_lost_before_another_gets_them",
+        "leases::are_kept_by_renewal",
+        "leases::go_to_who_waits_after_their_end",
+    ] {
+        let open = |ns: String| async move {
+            let store = Faulty::new(MemoryStore::named(&ns));
+            store.follow(Plan::none().nth(Operation::TryAdd, 1, Fault::DelayAnswer(Duration::from_millis(400))));
+            store
+        };
+        let report = Suite::new("late", open).stepped_time().report(&Selection::default().with_filter(check));
+        assert!(report.is_success(), "\n{report}");
+    }
+}
+
 #[test]
 fn what_it_leaves_behind_ends() {
     let store = MemoryStore::new();
-    let one = store.clone();
-    let open = move |ns: String| {
-        let store = one.clone();
-        async move { Namespace::new(ns).map(|namespace| Prefixed::new(store, namespace)) }
-    };
-    // One after the other: each check has a clock of its own, and one that is ahead would end what another has written.
-    let report = Suite::new("memory", open).stepped_time().seed(7).report(&Selection::default().with_at_once(1));
+    let report = below_namespaces_of(&store).seed(7).report(&one_by_one());
     assert!(report.is_success(), "\n{report}");
     let endless = tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
         let (mut endless, mut cursor) = (Vec::new(), None);

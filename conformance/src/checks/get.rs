@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use crate::subject::{Subject, base, key, long, millis};
-use crate::timing::measured;
-use crate::verdict::{Verdict, ensure};
+use crate::subject::{Subject, key, long, millis};
+use crate::timing::{Round, measured};
+use crate::verdict::Verdict;
 
 pub(super) async fn finds_nothing_where_nothing_is(subject: &Subject) -> Verdict {
     let (store, key) = (&subject.store, key("k"));
@@ -39,15 +39,19 @@ pub(super) async fn tells_the_time_left(subject: &Subject) -> Verdict {
 }
 
 pub(super) async fn does_not_prolong(subject: &Subject) -> Verdict {
-    let (store, key, ttl) = (&subject.store, key("k"), base());
-    let (written, _) = measured(store.must_add(&key, "mine", ttl)).await?;
-    let mut reads = 0;
-    while tokio::time::Instant::now() < subject.tolerance.earliest_end(written, ttl) {
-        if store.get(&key).await?.is_some() {
-            reads += 1;
-        }
-        sleep(Duration::from_millis(20)).await;
-    }
-    ensure!(reads > 0, "it was gone before the first read");
-    subject.is_gone_after(written, &key, ttl).await
+    let store = &subject.store;
+    subject
+        .rounds(async |key, ttl| {
+            let (written, _) = measured(store.must_add(key, "mine", ttl)).await?;
+            let mut round = Round::Undecided;
+            while Instant::now() < subject.tolerance.earliest_end(written, ttl) {
+                if store.get(key).await?.is_some() {
+                    round = Round::Decided;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+            subject.is_gone_after(written, key, ttl).await?;
+            Ok(round)
+        })
+        .await
 }

@@ -11,6 +11,7 @@ use leasehold_core::lock::{Release, Renewal};
 use leasehold_core::{Code, ErrorKind, Key, Outcome, Ttl};
 use tokio::time::{Instant, sleep};
 
+use super::values::longest_length;
 use crate::faulty::{Faulty, Operation};
 use crate::handle::{Handle, shown};
 use crate::subject::{Subject, long, millis};
@@ -355,6 +356,7 @@ pub(super) async fn an_answer_outlives_its_claim(subject: &Subject) -> Verdict {
 
 /// One that fits is replayed; one that does not is not, and the call is not run again either.
 pub(super) async fn an_answer_of_any_length_is_the_only_one(subject: &Subject) -> Verdict {
+    longest_length(subject)?;
     let (once, others) = (service(&subject.store), service(&subject.another_handle().await?));
     let around = {
         recorded(claimed(call(&once, "short")).await?, "").await?;
@@ -363,7 +365,10 @@ pub(super) async fn an_answer_of_any_length_is_the_only_one(subject: &Subject) -
         };
         stored.value.len() - "\"\"".len()
     };
-    let longest = subject.store.capabilities().max_value_len - around;
+    let longest = longest_length(subject)?;
+    let Some(longest) = longest.checked_sub(around) else {
+        return Err(Stop::Ignored(format!("values of {longest} bytes are too short for any record")));
+    };
     for (key, length, is_kept) in [("longest", longest, true), ("too long", longest + 1, false)] {
         let key = key.replace(' ', "-");
         let answer = vec![b'x'; length];

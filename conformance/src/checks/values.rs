@@ -117,12 +117,17 @@ async fn untouched_by(subject: &Subject, value: &[u8], other: &[u8], why: &str) 
     Ok(())
 }
 
-/// As long as a value may be, of bytes that do not repeat every few.
-pub(super) fn longest_value(subject: &Subject) -> Verdict<Bytes> {
+/// How long a value may be, where such a value can be tried.
+pub(super) fn longest_length(subject: &Subject) -> Verdict<usize> {
     const MOST_TRIED: usize = 64 * 1024 * 1024;
     let longest = subject.store.capabilities().max_value_len;
     if longest > MOST_TRIED {
         return Err(Stop::Ignored(format!("values of {longest} bytes are not tried")));
     }
-    Ok((0..longest).map(|place| (place % 251) as u8).collect())
+    Ok(longest)
+}
+
+/// As long as a value may be, of bytes that do not repeat every few.
+pub(super) fn longest_value(subject: &Subject) -> Verdict<Bytes> {
+    Ok((0..longest_length(subject)?).map(|place| (place % 251) as u8).collect())
 }
