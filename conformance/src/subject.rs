@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use crate::capability::Capability;
 use crate::handle::Handle;
 use crate::history::Tolerance;
 use crate::open::Opener;
@@ -26,6 +27,8 @@ pub(crate) struct Subject {
     pub(crate) seed: u64,
     /// How this very program is started once more, where it can be.
     pub(crate) other_process: Option<OtherProcess>,
+    /// What the store must not do without.
+    pub(crate) required: Vec<Capability>,
     /// How many histories are recorded.
     pub(crate) rounds: u32,
     /// Where a history that breaks the contract is kept.
@@ -36,13 +39,14 @@ pub(crate) struct Subject {
 
 impl Subject {
     pub(crate) fn new(store: Handle, namespace: String, plan: &Plan) -> Self {
-        let Plan { opener, tolerance, stepped, seed, other_process, rounds, histories, .. } = plan;
+        let Plan { opener, tolerance, stepped, seed, required, other_process, rounds, histories, .. } = plan;
         Self {
             store,
             tolerance: *tolerance,
             stepped: *stepped,
             seed: *seed,
             other_process: other_process.clone(),
+            required: required.clone(),
             rounds: *rounds,
             histories: histories.clone(),
             opener: opener.clone(),

@@ -18,6 +18,11 @@ use leasehold_core::{
 use serde::{Deserialize, Serialize};
 
 fn main() -> ExitCode {
+    if std::env::var_os("LEASEHOLD_CONFORMANCE_OTHER_PROCESS").is_some() {
+        // A program may print what it likes before it comes to the suite, and more than a pipe takes.
+        print!("the store is on disk");
+        eprintln!("{}", "no news\n".repeat(20_000));
+    }
     Suite::atomic("on_disk", |ns| async move { OnDisk::open(&ns) })
         .require([Capability::Shared, Capability::Durable, Capability::Revisions])
         .run()

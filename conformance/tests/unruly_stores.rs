@@ -8,6 +8,11 @@ use leasehold_conformance::{Capability, Fault, Faulty, Operation, Plan, Report, 
 use leasehold_core::Capabilities;
 use leasehold_memory::MemoryStore;
 
+#[path = "overclaiming/store.rs"]
+mod store;
+
+use store::Overclaiming;
+
 /// For stores that hang. Those that do not are given the usual one, as a machine with much to do takes longer for them.
 const DEADLINE: Duration = Duration::from_millis(300);
 
@@ -83,6 +88,15 @@ fn a_capability_that_is_required_and_missing_is_a_failure() {
     let suite = Suite::new("memory", |ns| async move { MemoryStore::named(&ns) }).require([Capability::Shared]);
     let report = run(suite, "shared::");
     assert!(reasons(&report)[0].contains("`shared` is required"), "{report}");
+}
+
+#[test]
+fn a_capability_that_is_required_and_cannot_be_asked_for_is_a_failure() {
+    for (required, check) in [(Capability::Shared, "shared::"), (Capability::Durable, "durable::")] {
+        let suite = Suite::atomic("memory", |ns| async move { Overclaiming(MemoryStore::named(&ns)) });
+        let report = run(suite.require([required]), check);
+        assert!(reasons(&report)[0].contains("no other process can be started"), "{report}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the store is to another process.
 
+use crate::capability::Capability;
 use crate::other_process::{FROM_THE_FIRST, FROM_THE_OTHER, Running};
 use crate::subject::{Subject, key, long};
 use crate::verdict::{Stop, Verdict, ensure};
@@ -7,7 +8,7 @@ use crate::verdict::{Stop, Verdict, ensure};
 pub(super) async fn another_process_has_the_same_data(subject: &Subject) -> Verdict {
     let store = &subject.store;
     store.must_add(&key(FROM_THE_FIRST), FROM_THE_FIRST, long()).await?;
-    let other = another_process(subject)?;
+    let mut other = another_process(subject, Capability::Shared)?;
     ensure!(other.saw_the_first, "another process does not see what this one has added");
     store.must_show(&key(FROM_THE_OTHER), FROM_THE_OTHER).await?;
     store.must_remove(&key(FROM_THE_OTHER), FROM_THE_OTHER).await?;
@@ -15,9 +16,12 @@ pub(super) async fn another_process_has_the_same_data(subject: &Subject) -> Verd
 }
 
 /// Starts another process that works on the same namespace.
-pub(super) fn another_process(subject: &Subject) -> Verdict<Running> {
+pub(super) fn another_process(subject: &Subject, asked: Capability) -> Verdict<Running> {
     match &subject.other_process {
         Some(other) => other.start(subject.namespace()),
+        None if subject.required.contains(&asked) => {
+            Stop::failed(format!("`{asked}` is required, and no other process can be started from here to ask it"))
+        }
         None => Err(Stop::Ignored("no other process can be started from here".to_owned())),
     }
 }
