@@ -227,7 +227,7 @@ async fn a_commit_whose_answer_is_lost_is_found_out() {
 /// The same of a commit that is answered into the void, which breaks no connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_answer_never_comes_is_found_out() {
-    let rig = Rig::start_with("deadline=1s").await;
+    let rig = Rig::start_with("deadline=2s").await;
     let link = Proxy::start(rig.server.addr());
     let url = rig.server.url_through(link.addr(), "postgres");
     let behind = PgPool::connect(&url).await.unwrap();
@@ -238,7 +238,7 @@ async fn a_commit_whose_answer_never_comes_is_found_out() {
     tokio::time::timeout(SOON, rig.store.commit(claim, transaction, &id)).await.expect("it has a deadline").unwrap();
     assert_eq!((link.sprung(), rig.orders().await, rig.replay("k1").await), (1, 1, id));
 
-    let store = PostgresStore::connect(&format!("{url}?deadline=1s&max_connections=2")).await.unwrap();
+    let store = PostgresStore::connect(&format!("{url}?deadline=2s&max_connections=2")).await.unwrap();
     let once = Idempotency::new(store.clone());
     for number in 2..=4_u64 {
         link.swallow_answer_to(COMMIT);
@@ -256,7 +256,7 @@ async fn a_commit_whose_answer_never_comes_is_found_out() {
 async fn a_beginning_that_is_not_answered_frees_the_key() {
     let rig = Rig::start().await;
     let link = Proxy::start(rig.server.addr());
-    let url = format!("{}?deadline=1s&max_connections=1", rig.server.url_through(link.addr(), "postgres"));
+    let url = format!("{}?deadline=2s&max_connections=1", rig.server.url_through(link.addr(), "postgres"));
     let store = PostgresStore::connect(&url).await.unwrap();
     let once = Idempotency::new(store.clone());
     let run = async || {
@@ -278,7 +278,7 @@ async fn a_beginning_that_is_not_answered_frees_the_key() {
 /// The answer is written, its link is gone, and neither a commit nor a rollback ever arrives.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_nobody_ends_does_not_keep_the_key() {
-    let rig = Rig::start_with("deadline=1s").await;
+    let rig = Rig::start_with("deadline=2s").await;
     let link = Proxy::start(rig.server.addr());
     let behind = PgPool::connect(&rig.server.url_through(link.addr(), "postgres")).await.unwrap();
     let claim = rig.claim("k").await;
@@ -298,7 +298,7 @@ async fn a_transaction_that_nobody_ends_does_not_keep_the_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_waits_for_who_has_locked_the_marker_and_not_for_ever() {
-    let rig = Rig::start_with("deadline=2s").await;
+    let rig = Rig::start_with("deadline=4s").await;
     for (key, ends) in [("k1", true), ("k2", false)] {
         let claim = rig.claim(key).await;
         let mut transaction = rig.pool.begin().await.unwrap();
@@ -422,7 +422,7 @@ async fn transactions_are_read_committed_and_as_the_user_has_set_them_up() {
     rig.server
         .psql("ALTER ROLE leasehold SET default_transaction_isolation = 'repeatable read'; ALTER ROLE leasehold SET jit = off")
         .await;
-    let ttl = Duration::from_secs(1);
+    let ttl = Duration::from_secs(3);
     let call = rig.once.call("settings", "k", "").in_progress_ttl(ttl);
     let ends = async || -> i64 {
         let ends = "SELECT ends FROM leasehold_entries WHERE ends IS NOT NULL AND key LIKE 'idem:%'";
@@ -446,13 +446,13 @@ async fn transactions_are_read_committed_and_as_the_user_has_set_them_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_transactions_than_connections_leave_the_store_what_renews_their_claims() {
-    const CALLS: i64 = 8;
+    const CALLS: i64 = 6;
     let rig = Rig::start().await;
     let url = format!("{}?max_connections=2&deadline=20s", rig.server.url("postgres"));
     let own = PostgresStore::connect(&url).await.unwrap();
     let pool = PgPoolOptions::new().max_connections(4).connect(&rig.server.url("postgres")).await.unwrap();
     let shared = PostgresStore::new(pool, PostgresConfig::default().with_deadline(SOON)).unwrap();
-    let ttl = Duration::from_millis(900);
+    let ttl = Duration::from_millis(1500);
     for (name, store) in [("own", own), ("shared", shared)] {
         let once = Idempotency::new(store.clone());
         let before = rig.orders().await;
