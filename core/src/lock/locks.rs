@@ -1,12 +1,12 @@
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id as RuntimeId};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
@@ -160,9 +160,33 @@ impl Locks {
         self.0.transport_gives_up_after
     }
 
-    /// Runs a release or a reclaim in the background.
+    /// Runs a release or a reclaim in the background: on this runtime, or where that has ended, on the one that we are on.
     pub(crate) fn settle(&self, runtime: &Handle, chore: impl Future<Output = ()> + Send + 'static) {
+        let mut chore = Chore { locks: self.clone(), runtime: runtime.id(), work: Some(Box::pin(chore)) };
+        let chore = async move {
+            if let Some(work) = chore.work.take() {
+                work.await;
+            }
+        };
         self.0.chores.spawn_on(chore, runtime);
+    }
+}
+
+/// A release or a reclaim that has not begun. A runtime that has ended drops it where it is spawned.
+struct Chore {
+    locks: Locks,
+    runtime: RuntimeId,
+    work: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Drop for Chore {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take()
+            && let Ok(here) = Handle::try_current()
+            && here.id() != self.runtime
+        {
+            self.locks.0.chores.spawn_on(work, &here);
+        }
     }
 }
 

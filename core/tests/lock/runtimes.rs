@@ -89,6 +89,19 @@ fn a_signal_can_be_asked_for_where_the_lease_was_not_acquired() {
 }
 
 #[test]
+fn a_lease_that_outlives_its_runtime_is_released_where_it_is_dropped() {
+    let rig = Rig::new();
+    let (first, second) = (runtime(), runtime());
+    let lease = first.block_on(acquire(&rig.a, RESOURCE));
+    drop(first);
+    second.block_on(async {
+        drop(lease);
+        timeout(seconds(1.0), rig.a.close()).await.unwrap();
+        assert!(rig.is_free().await);
+    });
+}
+
+#[test]
 fn a_renewal_that_its_runtime_has_dropped_is_sent_from_another() {
     let rig = Rig::with_plan(Plan::none().nth(Operation::TryExpire, 1, Fault::Hang));
     let (first, second) = (runtime(), runtime());
