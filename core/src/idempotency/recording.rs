@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::error::{Effect, Error};
 use crate::idempotency::begin::SENDINGS;
 use crate::idempotency::first_level::Before;
-use crate::idempotency::record::Record;
+use crate::idempotency::record::{Record, State};
 use crate::idempotency::service::Idempotency;
 use crate::lock::Landed;
 use crate::store::{AddOutcome, AtomicStore, Key, ReplaceOutcome, Ttl};
@@ -158,13 +158,19 @@ impl Recording {
     pub(super) async fn finish(mut self) -> Result<Completion, Error> {
         let limit = Instant::now() + LIMIT;
         let attempt = self.draft.once.0.leases.answered_by(limit, "complete", self.draft.attempt());
-        let completion = self.draft.while_kept(attempt).await?;
+        let attempt = self.draft.while_kept(attempt).await?;
         self.when_dropped = WhenDropped::Nothing;
-        match completion {
-            Completion::Recorded => self.draft.remember(),
-            Completion::Lost => self.draft.remove_what_lands_again(&self.runtime),
-        }
-        Ok(completion)
+        Ok(match attempt {
+            Attempt::Recorded => {
+                self.draft.remember();
+                Completion::Recorded
+            }
+            // Who is told so may have undone the effect by the time that the other gives the call back.
+            Attempt::Claimed | Attempt::Lost => {
+                self.draft.remove_what_lands_again(&self.runtime);
+                Completion::Lost
+            }
+        })
     }
 }
 
@@ -173,26 +179,39 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// waits before it asks again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// What one try to record an answer comes to.
+enum Attempt {
+    Recorded,
+    /// Another has claimed the call since, and may give it back.
+    Claimed,
+    /// Another's answer is there, or something that is no record.
+    Lost,
+}
+
 impl Draft {
     /// Replaces the marker by the record. When it is not there an earlier try may have done so, or it has ended in an
     /// outage longer than its ttl: then the record is put where nothing is. The answer is no less true for that, and
     /// whoever comes next would run the work again.
-    async fn attempt(&self) -> Result<Completion, Error> {
+    async fn attempt(&self) -> Result<Attempt, Error> {
         let Self { key, marker, value, record_ttl, .. } = self;
         let store = self.once.0.leases.store();
         // Once more for each sending of the marker that may land between the two.
         for _ in 0..SENDINGS {
             if let ReplaceOutcome::Applied(_) = store.try_replace(key, marker, value.clone(), *record_ttl).await? {
-                return Ok(Completion::Recorded);
+                return Ok(Attempt::Recorded);
             }
-            match store.try_add(key, value.clone(), *record_ttl).await? {
-                AddOutcome::Added(_) => return Ok(Completion::Recorded),
-                AddOutcome::Exists(entry) if entry.value == *value => return Ok(Completion::Recorded),
-                AddOutcome::Exists(entry) if entry.value == *marker => {}
-                AddOutcome::Exists(_) => break,
-            }
+            let there = match store.try_add(key, value.clone(), *record_ttl).await? {
+                AddOutcome::Added(_) => return Ok(Attempt::Recorded),
+                AddOutcome::Exists(entry) if entry.value == *value => return Ok(Attempt::Recorded),
+                AddOutcome::Exists(entry) if entry.value == *marker => continue,
+                AddOutcome::Exists(entry) => Record::decode(&entry.value, "complete"),
+            };
+            return Ok(match there {
+                Ok(Record { state: State::InProgress(_), .. }) => Attempt::Claimed,
+                _ => Attempt::Lost,
+            });
         }
-        Ok(Completion::Lost)
+        Ok(Attempt::Lost)
     }
 
     /// What a transaction of unknown outcome has left. The key is in its hands until it ends, so that whoever gets to
@@ -250,7 +269,8 @@ impl Draft {
         }
     }
 
-    /// Offers the answer to the store until it takes it or time is up.
+    /// Offers the answer to the store until it takes it, or has another, or time is up. Who has claimed the call since may
+    /// fail and give it back, and this answer is then better than to run the work once more.
     async fn offer(&self, runtime: &Handle) {
         let leases = &self.once.0.leases;
         let until = leases.now().after(self.settle_for);
@@ -258,10 +278,13 @@ impl Draft {
         loop {
             sleep(pause.mul_f64(0.5 + rand::random::<f64>() / 2.0)).await;
             match timeout(LIMIT, self.attempt()).await {
-                Ok(Ok(Completion::Recorded)) => return,
-                Ok(Ok(Completion::Lost)) => {
-                    tracing::warn!(key = %self.key, "an answer was not recorded: another has claimed its call since");
+                Ok(Ok(Attempt::Recorded)) => return,
+                Ok(Ok(Attempt::Lost)) => {
+                    tracing::warn!(key = %self.key, "an answer was not recorded: its call has another by now");
                     return self.remove_what_lands_again(runtime);
+                }
+                Ok(Ok(Attempt::Claimed)) => {
+                    tracing::debug!(key = %self.key, "an answer is not recorded yet: another has claimed its call since");
                 }
                 Ok(Err(error)) => tracing::debug!(key = %self.key, %error, "an answer is not recorded yet"),
                 Err(_) => tracing::debug!(key = %self.key, "an answer is not recorded yet: the store did not answer"),

@@ -56,6 +56,9 @@ async fn a_call_has_one_record_whatever_faults_come_together() {
                 );
                 recorded += 1;
             }
+            // Each answer is recorded in the end, or another is, or its claimant is told.
+            let unanswered = seen.effects.get() > 0 && seen.lost.get() == 0 && records.is_empty();
+            assert!(!unanswered, "{policy:?}, seed {seed}: {} effects, and no record", seen.effects.get());
             if policy == AfterCrash::OutcomeUnknown {
                 assert!(seen.effects.get() <= 1, "seed {seed}: {} effects", seen.effects.get());
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_conformance::{Fault, Operation, Plan};
 use leasehold_core::idempotency::{AfterCrash, Answer, Completion, IdempotencyBuilder};
 use leasehold_core::lock::{Release, Renewal};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::support::{Rig, Work, call, claimed, is_in_progress, replayed, seconds};
 
@@ -46,22 +46,51 @@ async fn an_answer_is_recorded_after_an_outage_that_its_claim_did_not_live_throu
     }
 }
 
-/// Who comes first when the store is back has the key; who comes later is told so, and changes nothing.
+/// Who comes first when the store is back has the key, and keeps it with an answer. Without one, that of before is as good
+/// as ever, and better than to run the work once more.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_offered_after_another_claim_leaves_it_alone() {
+async fn an_answer_that_is_offered_after_another_claim_leaves_it_alone_and_follows_one_that_is_given_back() {
     for fault in [Fault::Refuse, Fault::Hang] {
-        let rig = rig(AfterCrash::RunAgain);
-        let first = claimed(call(&rig.a)).await;
-        rig.link.follow(away(fault));
-        assert!(first.complete("the first").await.is_err());
-        sleep(TTL * 2).await;
-        let next = claimed(call(&rig.b)).await;
-        rig.link.follow(Plan::none());
-        rig.a.close().await;
-        assert!(is_in_progress(call(&rig.a)).await);
-        assert_eq!(next.complete("the next").await.unwrap(), Completion::Recorded);
-        assert_eq!(replayed(call(&rig.a)).await, "the next");
+        for answers in [true, false] {
+            let rig = rig(AfterCrash::RunAgain);
+            let first = claimed(call(&rig.a)).await;
+            rig.link.follow(away(fault));
+            assert!(first.complete("the first").await.is_err());
+            sleep(TTL * 2).await;
+            let next = claimed(call(&rig.b)).await;
+            rig.link.follow(Plan::none());
+            for _ in 0..10 {
+                sleep(TTL / 2).await;
+                assert!(is_in_progress(call(&rig.a)).await);
+            }
+            let answer = match answers {
+                true => {
+                    assert_eq!(next.complete("the next").await.unwrap(), Completion::Recorded);
+                    "the next"
+                }
+                false => {
+                    assert_eq!(next.abandon().await.unwrap(), Release::Released);
+                    "the first"
+                }
+            };
+            timeout(TTL, rig.a.close()).await.expect("it is settled soon");
+            assert_eq!(replayed(call(&rig.a)).await, answer);
+        }
     }
+}
+
+/// One who works for longer than an answer is offered.
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_given_up_in_the_end_when_another_works_on() {
+    let rig = Rig::with(Plan::none(), |builder| short(AfterCrash::RunAgain)(builder).settle_for(TTL * 10));
+    let first = claimed(call(&rig.a)).await;
+    rig.link.follow(away(Fault::Refuse));
+    assert!(first.complete("the first").await.is_err());
+    sleep(TTL * 2).await;
+    let next = claimed(call(&rig.b)).await;
+    rig.link.follow(Plan::none());
+    timeout(TTL * 10, rig.a.close()).await.unwrap();
+    assert_eq!(next.complete("the next").await.unwrap(), Completion::Recorded);
 }
 
 /// A process that stood still for longer than its claim lived.
@@ -209,7 +238,7 @@ async fn an_encrypted_answer_is_recorded_after_an_outage_too() {
         let call = |once: &Idempotency| once.call("charge", key.as_str(), "42.00 EUR");
         let first = claimed(call(&rig.a)).await;
         rig.link.follow(away(fault));
-        assert!(tokio::time::timeout(TTL, first.complete("the secret")).await.is_ok_and(|done| done.is_err()));
+        assert!(timeout(TTL, first.complete("the secret")).await.is_ok_and(|done| done.is_err()));
         sleep(TTL * 3).await;
         // The first that puts it there is not answered, and the second finds it.
         rig.link.follow(Plan::none().nth(Operation::TryAdd, 1, Fault::LoseAnswer));
