@@ -112,8 +112,9 @@ impl Idempotency {
     /// Waits until each answer that could not be recorded at once is recorded or given up, and each claim that nobody
     /// got is reclaimed: the last thing to do before the process ends. It refuses nothing that is asked for meanwhile.
     ///
-    /// While the store is away a reclaim can take as long as a marker lives, and that is the ttl of a record under
-    /// [`AfterCrash::OutcomeUnknown`]; who will not wait so long puts a timeout around this.
+    /// An answer can take for as long as it is [offered](IdempotencyBuilder::settle_for), also while the call has been
+    /// claimed by another since. While the store is away a reclaim can take as long as a marker lives, and that is the ttl
+    /// of a record under [`AfterCrash::OutcomeUnknown`]. Who will not wait so long puts a timeout around this.
     ///
     /// # Cancel safety
     ///
