@@ -56,7 +56,8 @@ use crate::store_url::StoreUrl;
 /// the highest it has seen.
 ///
 /// Exit status: 0 when all was well; 1 when `mutex` or `renew` saw an overlap, or when the fence let a stale write
-/// through or refused a rightful one; 2 for a command line that cannot be; 3 when the store or the machine failed.
+/// through or refused a rightful one, or when nobody got the lease; 2 for a command line that cannot be; 3 when the
+/// store or the machine failed.
 ///
 /// On a store that processes share, each worker is a process of its own, and can be paused and killed. Elsewhere each
 /// is a task of this process, with nothing in common with the others but the store.
@@ -167,7 +168,12 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         std::fs::write(path, timeline::picture(&pictures)).map_err(|error| cannot_write(path, error))?;
     }
     print(&if *json { as_json(&reports, scenario.is_some()) } else { for_people(&reports) })?;
-    Ok(ExitCode::from(u8::from(reports.iter().any(Report::failed))))
+    // What must not happen counts for more than what could not.
+    let status = match reports.iter().any(Report::failed) {
+        true => 1,
+        false => reports.iter().map(Report::status).max().unwrap_or(0),
+    };
+    Ok(ExitCode::from(status))
 }
 
 /// One scenario to be run.
@@ -263,8 +269,14 @@ fn print(text: &str) -> Result<(), Failure> {
 
 /// A picture that cannot be written is better known before the contest than after it.
 fn check_writable(path: &Path) -> Result<(), Failure> {
+    let is_there = path.exists();
     let opened = OpenOptions::new().create(true).truncate(false).write(true).open(path);
-    opened.map(drop).map_err(|error| Failure::Usage(cannot_write(path, error).to_string()))
+    opened.map_err(|error| Failure::Usage(cannot_write(path, error).to_string()))?;
+    // A contest that comes to no end leaves no empty picture.
+    if !is_there {
+        std::fs::remove_file(path).map_err(|error| cannot_write(path, error))?;
+    }
+    Ok(())
 }
 
 fn cannot_write(path: &Path, error: io::Error) -> Failure {

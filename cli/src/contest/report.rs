@@ -127,6 +127,16 @@ impl Report {
             || (self.scenario.forbids_overlap() && self.overlaps > 0)
     }
 
+    /// The exit status that it calls for. A contest that nobody was in shows nothing, so it is no success: it is the
+    /// store's failure where the store failed.
+    pub(crate) fn status(&self) -> u8 {
+        match (self.failed(), self.acquisitions, self.store_errors) {
+            (true, ..) | (false, 0, 0) => 1,
+            (false, 0, _) => 3,
+            (false, ..) => 0,
+        }
+    }
+
     /// What it means, in one sentence.
     pub(crate) fn sentence(&self) -> String {
         let Self { workers, acquisitions, overlaps, leases_lost, .. } = self;
@@ -324,6 +334,18 @@ mod tests {
                 assert_eq!(report.sentence().contains("FAILED"), report.failed(), "{}", report.sentence());
             }
         }
+    }
+
+    #[test]
+    fn a_contest_that_nobody_was_in_is_no_success() {
+        let nobody = Counts::default();
+        let in_vain = Counts { store_errors: 3, ..nobody };
+        let some = Counts { acquisitions: 1, ..in_vain };
+        for (counts, status) in [(nobody, 1), (in_vain, 3), (some, 0)] {
+            assert_eq!(report(Scenario::Mutex, counts).status(), status, "{counts:?}");
+        }
+        let accepted = Counts { stale_writes_accepted: 1, ..in_vain };
+        assert_eq!(report(Scenario::Mutex, accepted).status(), 1);
     }
 
     #[test]
