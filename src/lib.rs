@@ -1,4 +1,4 @@
-//! Leases with fencing tokens, idempotency and a shared cache, on the store that you have.
+//! Leases with fencing tokens, and calls that have their effect once, on the store that you have.
 //!
 //! ```
 //! use leasehold::lock::Locks;
