@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_conformance::history::{
-    Answer, Cause, Failure, Handles, Summary, Tolerance, Verdict, Workload, judge, replay,
+    Answer, Cause, Failure, Handles, History, Stamp, Summary, Tolerance, Verdict, Workload, judge, replay,
 };
 use leasehold_conformance::{Fault, Faulty, Operation, Plan, Recorder};
 use leasehold_core::{AtomicStore, CacheStore, Key, Ttl};
@@ -254,4 +254,25 @@ async fn what_is_dropped_midway_stays_in_the_record() {
     assert_eq!((get.client, get.called.nanos), (1, 1_000_000));
     assert!(get.called.order < get.returned.unwrap().order);
     assert_eq!(judge(&history).verdict, Verdict::Ok);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_whose_moments_cannot_be_is_unreadable() {
+    let store = Planted::new(Mistake::DoublesTimeLeft);
+    let failure = Workload::stepped(seed()).run(&cache(store), Tolerance::EXACT).await.expect_err("a violation");
+    let orders = |history: &History, place: usize| {
+        let exchange = &history.exchanges[place];
+        (exchange.called.order, exchange.returned.expect("an answer").order)
+    };
+    let mut backwards = failure.history.clone();
+    let (called, returned) = orders(&backwards, 5);
+    let swapped = &mut backwards.exchanges[5];
+    swapped.called.order = returned;
+    swapped.returned = swapped.returned.map(|stamp| Stamp { order: called, ..stamp });
+    let mut twice = failure.history.clone();
+    twice.exchanges[5].called.order = orders(&twice, 4).0;
+    for history in [backwards, twice] {
+        let error = replay(&history.to_json()).expect_err("no history");
+        assert!(error.to_string().contains("order"), "{error}");
+    }
 }

@@ -1,10 +1,10 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 
 use crate::history::operation::{Operation, by_key};
 use crate::history::search::{Found, search};
 use crate::history::timeline::Timeline;
-use crate::history::{History, Tolerance};
+use crate::history::{Exchange, History, Tolerance};
 
 /// The most pairs of placed operations and state that one search may visit. Those of workloads visit a few hundred.
 const BUDGET: usize = 200_000;
@@ -71,7 +71,8 @@ pub fn judge(history: &History) -> Judgement {
 ///
 /// # Errors
 ///
-/// When the text is not a history of this version.
+/// When the text is not a history of this version, or one that cannot be: its moments are in one order, and an answer
+/// comes after its call.
 pub fn replay(json: &str) -> Result<Judgement, ReplayError> {
     // The version alone first: what another one looks like is not known.
     #[derive(serde::Deserialize)]
@@ -82,7 +83,26 @@ pub fn replay(json: &str) -> Result<Judgement, ReplayError> {
     if version != History::VERSION {
         return Err(ReplayError::Version(version));
     }
-    serde_json::from_str(json).map(|history| judge(&history)).map_err(ReplayError::Unreadable)
+    let history: History = serde_json::from_str(json).map_err(ReplayError::Unreadable)?;
+    match out_of_order(&history) {
+        Some(number) => Err(ReplayError::Unreadable(serde::de::Error::custom(format!(
+            "exchange {number} has an order that another has, or ends before it begins"
+        )))),
+        None => Ok(judge(&history)),
+    }
+}
+
+/// The number of the first exchange whose moments cannot be.
+fn out_of_order(history: &History) -> Option<usize> {
+    let mut orders = HashSet::new();
+    let is_wrong = |exchange: &Exchange| {
+        let Exchange { called, returned, .. } = exchange;
+        let backwards =
+            returned.is_some_and(|returned| returned.order <= called.order || returned.nanos < called.nanos);
+        let mut is_taken = |order| !orders.insert(order);
+        is_taken(called.order) || returned.is_some_and(|returned| is_taken(returned.order)) || backwards
+    };
+    history.exchanges.iter().position(is_wrong).map(|place| place + 1)
 }
 
 fn judge_within(history: &History, budget: usize) -> Judgement {
