@@ -2,9 +2,8 @@
 //! interprets any of it.
 
 use leasehold_core::{Key, Part};
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 
+use crate::history::Dice;
 use crate::subject::{Subject, key, long};
 use crate::verdict::{Verdict, ensure};
 
@@ -71,11 +70,11 @@ pub(super) async fn one_may_begin_another(subject: &Subject) -> Verdict {
 
 pub(super) async fn drawn_at_random_stay_apart(subject: &Subject) -> Verdict {
     const LETTERS: &[char] = &['a', 'A', 'b', '0', ':', '%', '*', '{', '}', '.', '/', '\'', 'é', '\u{301}', '日', '😀'];
-    let mut random = StdRng::seed_from_u64(subject.seed);
+    let mut dice = Dice::new(&[subject.seed]);
     let mut keys: Vec<Key> = Vec::new();
     while keys.len() < 100 {
-        let length = random.random_range(1..6);
-        let drawn = key(&(0..length).map(|_| LETTERS[random.random_range(0..LETTERS.len())]).collect::<String>());
+        let length = 1 + dice.below(5);
+        let drawn = key(&(0..length).map(|_| LETTERS[dice.below(LETTERS.len() as u64) as usize]).collect::<String>());
         if !keys.contains(&drawn) {
             keys.push(drawn);
         }
