@@ -11,7 +11,7 @@ use std::time::Duration;
 use broken::{Broken, Mistake, SINGLE_FAULTS, table};
 use leasehold_conformance::{Selection, Status, Suite};
 
-/// What needs a process that can be started once more is tested in `processes.rs`, on a store that claims too much.
+/// What needs a process that can be started once more is tested in `overclaiming.rs`, on a store that claims too much.
 const TESTED_ELSEWHERE: [&str; 2] =
     ["shared::another_process_has_the_same_data", "durable::an_answered_write_outlives_its_process"];
 
