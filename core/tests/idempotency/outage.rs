@@ -140,14 +140,15 @@ async fn an_answer_is_recorded_over_a_marker_that_lands_again() {
 /// Nobody works under a marker that lands when its claim is lost, and it keeps nobody waiting.
 #[tokio::test(start_paused = true)]
 async fn a_marker_that_lands_after_its_claim_was_lost_is_taken_away() {
-    let plan = Plan::none().nth(Operation::TryAdd, 1, Fault::ApplyLate(seconds(20.0)));
-    let rig = Rig::with(plan, |builder| builder.in_progress_ttl(TTL).renewal(Renewal::Off));
+    let plan = Plan::none().nth(Operation::TryAdd, 1, Fault::ApplyLate(seconds(80.0)));
+    let rig = Rig::with(plan, |builder| builder.in_progress_ttl(seconds(60.0)).renewal(Renewal::Off));
     let late = claimed(call(&rig.a)).await;
-    sleep(seconds(8.0)).await;
+    sleep(seconds(65.0)).await;
     let next = claimed(call(&rig.b)).await;
     assert_eq!(late.complete("late").await.unwrap(), Completion::Lost);
     assert_eq!(next.abandon().await.unwrap(), Release::Released);
-    sleep(seconds(14.0)).await;
+    // Where it was parked for so long, it is looked for every six seconds, and would stay for a minute.
+    sleep(seconds(25.0)).await;
     assert_eq!(rig.record().await, None, "it has landed, and was taken away");
     rig.a.close().await;
 }
