@@ -401,21 +401,9 @@ fn decoded(text: &str, what: &str) -> Result<String, Error> {
     }
 }
 
-/// Reads `200ms`, `5s`, `2m`, `1h`.
 fn duration(parameter: &str, text: &str) -> Result<Duration, Error> {
-    let unit = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit);
-    let millis = match unit {
-        "ms" => Some(1),
-        "s" => Some(1000),
-        "m" => Some(60_000),
-        "h" => Some(3_600_000),
-        _ => None,
-    };
-    let millis = millis.and_then(|unit: u64| number.parse::<u64>().ok()?.checked_mul(unit));
-    millis
-        .map(Duration::from_millis)
-        .ok_or_else(|| invalid(format!("{parameter} is written like 200ms, 5s or 2m, and {text:?} is not")))
+    humantime::parse_duration(text)
+        .map_err(|_| invalid(format!("{parameter} is written like 200ms, 5s or 2m, and {text:?} is not")))
 }
 
 #[cfg(test)]
