@@ -7,6 +7,7 @@ use leasehold::memory::MemoryStore;
 use leasehold::{AtomicStore, Key, Ttl};
 use leasehold_conformance::Recorder;
 use leasehold_conformance::history::Tolerance;
+use leasehold_testkit::RedisServer;
 use serde_json::Value;
 
 fn conform(arguments: &[&str]) -> Output {
@@ -33,6 +34,16 @@ fn json_is_all_that_is_on_stdout() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
     assert_eq!((&report["passed"], &report["failed"], &report["seed"]), (&4.into(), &0.into(), &7.into()));
     assert_eq!(report["checks"][0]["status"], "passed");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_store_that_processes_share_is_looked_at_by_another_one() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let server = runtime.block_on(RedisServer::start());
+    let url = format!("{}?namespace=app", server.url());
+    let output = conform(&[&url, "--filter", "shared::", "--require", "shared"]);
+    assert!(text(&output.stdout).ends_with("1 passed, 0 failed, 0 ignored\n"), "{output:?}");
     assert_eq!(output.status.code(), Some(0));
 }
 
