@@ -85,7 +85,9 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         keys::trailing_dots_count  keys::wildcards_are_letters  keys::quotes_and_slashes_are_letters
         keys::drawn_at_random_stay_apart  scan::takes_wildcards_as_letters
     "),
-    (OnlyTheHashTagCounts, "keys::braces_are_letters scan::gives_keys_as_they_were_written"),
+    (OnlyTheHashTagCounts, "
+        keys::braces_are_letters  keys::drawn_at_random_stay_apart  scan::gives_keys_as_they_were_written
+    "),
     (QuotesAreTakenOutOfKeys, "
         keys::quotes_and_slashes_are_letters  keys::drawn_at_random_stay_apart  scan::takes_wildcards_as_letters
     "),
