@@ -63,6 +63,36 @@ fn every_check_catches_a_broken_store() {
     assert!(idle.is_empty(), "these checks catch no broken store: {idle:?}");
 }
 
+#[test]
+#[ignore = "real time: scripts/soak"]
+fn who_runs_the_suite_in_real_time_finds_them_too() {
+    const AT_ONCE: usize = 8;
+    let rows = Mutex::new(table().filter(|(_, checks)| !checks.is_empty()));
+    let missed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let Some((mistake, checks)) = rows.lock().unwrap().next() else { return };
+                    let suite = || {
+                        let open = move |ns| async move { Broken::open(mistake, ns) };
+                        Suite::new(format!("{mistake:?}"), open).deadline(Duration::from_secs(60))
+                    };
+                    let fails = |check: &str| {
+                        suite().report(&Selection::default().with_filter(check)).count(Status::Failed) > 0
+                    };
+                    // One is enough to be told; which ones, depends on who meets whom.
+                    if !checks.split_whitespace().any(fails) {
+                        missed.lock().unwrap().push(mistake);
+                    }
+                }
+            });
+        }
+    });
+    let missed = missed.into_inner().unwrap();
+    assert!(missed.is_empty(), "no check finds these in real time: {missed:?}");
+}
+
 /// The checks that fail on the store with this mistake.
 fn caught(mistake: Mistake, selection: &Selection) -> Vec<String> {
     let report = Suite::new(format!("{mistake:?}"), move |ns| async move { Broken::open(mistake, ns) })
