@@ -56,7 +56,7 @@ pub struct Suite {
 #[derive(Debug, Clone)]
 pub struct Selection {
     filter: Option<String>,
-    left_out: Option<String>,
+    left_out: Vec<String>,
     at_once: usize,
 }
 
@@ -315,10 +315,10 @@ impl Selection {
         self
     }
 
-    /// None of the checks whose names contain this.
+    /// None of the checks whose names contain this, either.
     #[must_use]
     pub fn without(mut self, part: impl Into<String>) -> Self {
-        self.left_out = Some(part.into());
+        self.left_out.push(part.into());
         self
     }
 
@@ -332,13 +332,13 @@ impl Selection {
     /// Whether it has this check.
     pub fn includes(&self, check: &str) -> bool {
         self.filter.as_deref().is_none_or(|filter| check.contains(filter))
-            && !self.left_out.as_deref().is_some_and(|part| check.contains(part))
+            && !self.left_out.iter().any(|part| check.contains(part))
     }
 }
 
 impl Default for Selection {
     fn default() -> Self {
-        Self { filter: None, left_out: None, at_once: 8 }
+        Self { filter: None, left_out: Vec::new(), at_once: 8 }
     }
 }
 

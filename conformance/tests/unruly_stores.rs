@@ -123,6 +123,13 @@ fn a_known_failure_that_fails_is_ignored() {
 }
 
 #[test]
+fn all_that_is_left_out_stays_out() {
+    let selection = Selection::default().without("expiry::").without("leases::");
+    assert!(selection.includes("get::sees_the_last_write"));
+    assert!(!selection.includes("expiry::not_late") && !selection.includes("leases::leave_nothing_behind"));
+}
+
+#[test]
 fn a_run_that_selects_nothing_is_no_success() {
     let report = run(Suite::new("memory", |ns| async move { MemoryStore::named(&ns) }), "no such check");
     assert!(report.checks.is_empty());
