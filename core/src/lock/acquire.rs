@@ -65,7 +65,9 @@ impl LockRequest {
         if let Some(holder) = holder {
             turn.queue.is_held_by(holder);
         }
-        Waiter { locks: &locks, terms: &terms, deadline, queue: &turn.queue }.wait().await
+        let waiter = Waiter { locks: &locks, terms: &terms, deadline, queue: &turn.queue };
+        // In a box, as it is several times as large as a try that succeeds, and every acquisition would have to carry it.
+        Box::pin(waiter.wait()).await
     }
 
     /// Makes exactly one try. The wait limit plays no part.

@@ -1,5 +1,4 @@
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,14 +28,15 @@ pub(super) struct Keeper {
 
 #[derive(Default)]
 struct Agenda {
-    /// By the runtime that serves them. Each of these has its task, or is just about to.
-    rotas: HashMap<RuntimeId, Rota>,
+    /// One for each runtime that serves some: a list, as there are few. Each has its task, or is just about to.
+    rotas: Vec<Rota>,
     /// Those whose runtime has ended when there was no other: the next one takes them over.
     left_behind: Entries,
 }
 
 /// What one task serves.
 struct Rota {
+    runtime: RuntimeId,
     entries: Entries,
     /// When the task wakes.
     alarm: Instant,
@@ -67,7 +67,7 @@ impl Keeper {
     /// How many leases it looks after.
     pub(super) fn len(&self) -> usize {
         let Agenda { rotas, left_behind } = &*self.agenda();
-        rotas.values().map(|rota| rota.entries.len()).sum::<usize>() + left_behind.len()
+        rotas.iter().map(|rota| rota.entries.len()).sum::<usize>() + left_behind.len()
     }
 
     /// Does what is due about a lease now, and comes back to it on `runtime` when something will be.
@@ -90,7 +90,7 @@ impl Keeper {
         let mut agenda = self.agenda();
         let Some(noted) = hold.noted().take() else { return };
         agenda.remove(hold, noted);
-        let rota = noted.on.and_then(|runtime| agenda.rotas.get_mut(&runtime));
+        let rota = noted.on.and_then(|runtime| agenda.of(runtime));
         if let Some(rota) = rota.filter(|rota| rota.entries.is_empty()) {
             rota.wake_by(Instant::now() + Self::LINGER);
         }
@@ -126,7 +126,7 @@ impl Keeper {
     /// Has the leases of a task that has ended served by another.
     fn hand_over(&self, locks: &Locks, ended: RuntimeId) {
         let mut agenda = self.agenda();
-        let Some(mut rota) = agenda.rotas.remove(&ended) else { return };
+        let Some(mut rota) = agenda.take(ended) else { return };
         for hold in rota.entries.values() {
             if let Some(noted) = &mut *hold.noted() {
                 noted.on = None;
@@ -135,7 +135,7 @@ impl Keeper {
         agenda.left_behind.append(&mut rota.entries);
         let Some((&(first, _), _)) = agenda.left_behind.first_key_value() else { return };
         // The one that wakes last: a runtime that nobody drives just now has its alarm behind it.
-        let other = agenda.rotas.iter().max_by_key(|(_, rota)| rota.alarm).map(|(&runtime, _)| runtime);
+        let other = agenda.rotas.iter().max_by_key(|rota| rota.alarm).map(|rota| rota.runtime);
         if let Some(other) = other {
             agenda.take_over(other);
         } else if let Ok(runtime) = Handle::try_current()
@@ -152,7 +152,7 @@ impl Keeper {
     /// Takes out the leases that a runtime has due by `now`.
     fn take_due(&self, runtime: RuntimeId, now: Instant) -> Vec<Arc<Hold>> {
         let mut agenda = self.agenda();
-        let Some(rota) = agenda.rotas.get_mut(&runtime) else { return Vec::new() };
+        let Some(rota) = agenda.of(runtime) else { return Vec::new() };
         let later = rota.entries.split_off(&(now, HoldId::MAX));
         let due = mem::replace(&mut rota.entries, later);
         taken_out(due)
@@ -161,7 +161,7 @@ impl Keeper {
     /// Takes out all leases of a runtime.
     fn take_all(&self, runtime: RuntimeId) -> Vec<Arc<Hold>> {
         let mut agenda = self.agenda();
-        let Some(rota) = agenda.rotas.get_mut(&runtime) else { return Vec::new() };
+        let Some(rota) = agenda.of(runtime) else { return Vec::new() };
         taken_out(mem::take(&mut rota.entries))
     }
 
@@ -174,15 +174,27 @@ impl Keeper {
 impl Agenda {
     /// What a runtime serves. Says whether it is new, so that its task has to be started.
     fn rota(&mut self, runtime: RuntimeId, alarm: Instant) -> (&mut Rota, bool) {
-        match self.rotas.entry(runtime) {
-            Entry::Occupied(rota) => (rota.into_mut(), false),
-            Entry::Vacant(rota) => (rota.insert(Rota { entries: Entries::new(), alarm, moved: Arc::default() }), true),
-        }
+        let place = self.rotas.iter().position(|rota| rota.runtime == runtime);
+        let is_new = place.is_none();
+        let place = place.unwrap_or_else(|| {
+            self.rotas.push(Rota { runtime, entries: Entries::new(), alarm, moved: Arc::default() });
+            self.rotas.len() - 1
+        });
+        (&mut self.rotas[place], is_new)
+    }
+
+    fn of(&mut self, runtime: RuntimeId) -> Option<&mut Rota> {
+        self.rotas.iter_mut().find(|rota| rota.runtime == runtime)
+    }
+
+    fn take(&mut self, runtime: RuntimeId) -> Option<Rota> {
+        let place = self.rotas.iter().position(|rota| rota.runtime == runtime)?;
+        Some(self.rotas.swap_remove(place))
     }
 
     fn remove(&mut self, hold: &Arc<Hold>, Noted { at, on }: Noted) {
         let entries = match on {
-            Some(runtime) => self.rotas.get_mut(&runtime).map(|rota| &mut rota.entries),
+            Some(runtime) => self.of(runtime).map(|rota| &mut rota.entries),
             None => Some(&mut self.left_behind),
         };
         if let Some(entries) = entries {
@@ -193,7 +205,7 @@ impl Agenda {
     /// Has a runtime serve those that were left behind too.
     fn take_over(&mut self, runtime: RuntimeId) {
         let Some((&(first, _), _)) = self.left_behind.first_key_value() else { return };
-        let Some(rota) = self.rotas.get_mut(&runtime) else { return };
+        let Some(rota) = self.rotas.iter_mut().find(|rota| rota.runtime == runtime) else { return };
         for hold in self.left_behind.values() {
             if let Some(noted) = &mut *hold.noted() {
                 noted.on = Some(runtime);
@@ -269,10 +281,10 @@ async fn keep(mut post: Post) {
         }
         let alarm = {
             let mut agenda = keeper.agenda();
-            let Some(rota) = agenda.rotas.get_mut(&post.runtime) else { return };
+            let Some(rota) = agenda.of(post.runtime) else { return };
             let first = rota.entries.first_key_value().map(|(&(at, _), _)| at);
             if first.is_none() && lingered {
-                agenda.rotas.remove(&post.runtime);
+                agenda.take(post.runtime);
                 post.is_over = true;
                 return;
             }

@@ -70,7 +70,8 @@ impl Place<'_> {
                 Ok(AddOutcome::Added(revision)) => return self.granted(mine, sent, revision, doubt, sending > 1),
                 Ok(AddOutcome::Exists(entry)) if entry.value == mine.value => {
                     // The first sending was the grant and this the one that met it; one between may still land.
-                    return self.adopt(&mine, bid(), doubt, sending > 2, patience).await;
+                    // In a box, as it is rare, and every bid would have to carry it.
+                    return Box::pin(self.adopt(&mine, bid(), doubt, sending > 2, patience)).await;
                 }
                 Ok(AddOutcome::Exists(entry)) => {
                     // An earlier sending may still land, once what is there has gone.
