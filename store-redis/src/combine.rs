@@ -250,7 +250,9 @@ impl Lane {
                 // Whoever has left since then is not told.
                 let _ = asker.send(answer);
             }
-            // Those who have their answers come with their next calls first.
+            // Those who have their answers come with their next calls first: the other workers take their part of them
+            // over in the meantime, so once is not enough.
+            tokio::task::yield_now().await;
             tokio::task::yield_now().await;
         }
     }
