@@ -17,16 +17,16 @@ local function slide(entry, stored)
   end
   -- In its last millisecond there is nothing to move, and an end that is not ahead would remove it.
   if ends > in_ms(now) then
-    local moved = redis.pcall('PEXPIREAT', entry, string.format('%.0f', ends))
+    local moved = call('PEXPIREAT', entry, string.format('%.0f', ends))
     return type(moved) == 'table' and moved
   end
 end
 
 for i = from, to do
-  local answer = redis.pcall('GET', KEYS[i])
+  local answer = call('GET', KEYS[i])
   if type(answer) == 'string' then
     local refused = string.byte(answer) == 126 and slide(KEYS[i], answer)
-    answer = refused or {answer, redis.pcall('PTTL', KEYS[i])}
+    answer = refused or {answer, call('PTTL', KEYS[i])}
   end
   answers[i - 1] = answer
 end

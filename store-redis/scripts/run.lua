@@ -5,12 +5,16 @@
 local answers = {}
 
 -- Nothing here may raise: what was done before it would be answered as an error too.
+local call, KEYS, ARGV = redis.pcall, KEYS, ARGV
+
+-- The entries whose change others are told of.
+local changed = {}
 
 -- The clock moves on while a script runs, so it is read once, for all items: microseconds, or why they cannot be had.
 local now, no_clock
 local function clock()
   if not now and not no_clock then
-    local time = redis.pcall('TIME')
+    local time = call('TIME')
     if time.err then
       no_clock = time
     else
@@ -31,7 +35,7 @@ local revision, has_minted, refusal
 local function no_revision()
   if not revision and not refusal then
     local now, no_clock = clock()
-    local floor = redis.pcall('GET', KEYS[1])
+    local floor = call('GET', KEYS[1])
     local number = tonumber(floor or 0)
     if no_clock or type(floor) == 'table' then
       refusal = no_clock or floor
@@ -52,7 +56,7 @@ end
 -- What is stored under these entries, read together, as to call a command costs more than what most of them do. `false`
 -- stands for what has to be read by itself: it is not there, or cannot be read, or is alone.
 local function together(from, to)
-  return from < to and redis.pcall('MGET', unpack(KEYS, from, to)) or {}
+  return from < to and call('MGET', unpack(KEYS, from, to)) or {}
 end
 
 -- Whether what is stored, as `GET` says it, has the expected value, or else the answer of the item. A sliding entry keeps
@@ -75,12 +79,20 @@ while ARGV[argument] do
   $OPERATIONS
 end
 
-if has_minted and redis.pcall('SET', KEYS[1], string.format('%.0f', revision)).err then
+if has_minted and call('SET', KEYS[1], string.format('%.0f', revision)).err then
   for i, answer in ipairs(answers) do
     -- A revision: other numbers are 0 and 1.
     if type(answer) == 'number' and answer > 1 then
       answers[i] = {err = 'APPLIED and then refused'}
     end
+  end
+end
+-- To publish costs more than to ask for many at once whether anybody listens. One is told of in any case, as in a Cluster,
+-- where others may listen elsewhere, and each goes alone.
+local heard = changed[2] and call('PUBSUB', 'NUMPAT') == 0 and call('PUBSUB', 'NUMSUB', unpack(changed))
+for i, entry in ipairs(changed) do
+  if not heard or heard.err or heard[2 * i] > 0 then
+    call('PUBLISH', entry, '$DATABASE')
   end
 end
 return answers

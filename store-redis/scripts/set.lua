@@ -10,13 +10,13 @@ for i = from, to do
       value = string.format('~%013.0f%013.0f', idle, latest) .. string.sub(value, 2)
     end
     if ttl == '0' then
-      answer = redis.pcall('SET', KEYS[i], value)
+      answer = call('SET', KEYS[i], value)
     else
-      answer = redis.pcall('SET', KEYS[i], value, 'PX', ttl)
+      answer = call('SET', KEYS[i], value, 'PX', ttl)
     end
     if not answer.err then
       answer = mint()
-      redis.pcall('PUBLISH', KEYS[i], '$DATABASE')
+      changed[#changed + 1] = KEYS[i]
     end
   end
   answers[i - 1] = answer

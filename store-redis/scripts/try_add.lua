@@ -3,11 +3,11 @@ local refused = no_revision()
 for i = from, to do
   local answer = refused
   if not answer then
-    answer = redis.pcall('SET', KEYS[i], ARGV[argument], 'NX', 'PX', ARGV[argument + 1], 'GET')
+    answer = call('SET', KEYS[i], ARGV[argument], 'NX', 'PX', ARGV[argument + 1], 'GET')
     if not answer then
       answer = mint()
     elseif type(answer) == 'string' then
-      answer = {answer, redis.pcall('PTTL', KEYS[i])}
+      answer = {answer, call('PTTL', KEYS[i])}
     end
   end
   answers[i - 1] = answer

@@ -2,13 +2,13 @@
 local held = together(from, to)
 for i = from, to do
   local expected, ttl = ARGV[argument], ARGV[argument + 1]
-  local stored = held[i - from + 1] or redis.pcall('GET', KEYS[i])
+  local stored = held[i - from + 1] or call('GET', KEYS[i])
   local applies, answer = matches(stored, expected)
   if stored == expected then
-    answer = redis.pcall('PEXPIRE', KEYS[i], ttl)
+    answer = call('PEXPIRE', KEYS[i], ttl)
   elseif applies then
     -- It slides no more.
-    answer = redis.pcall('SET', KEYS[i], expected, 'PX', ttl)
+    answer = call('SET', KEYS[i], expected, 'PX', ttl)
     answer = answer.err and answer or 1
   end
   answers[i - 1] = answer

@@ -1,28 +1,33 @@
 -- ARGV: expected value. Answers 1 or 0.
-local held, going, is_going = together(from, to), {}, {}
+local held, going = together(from, to), {}
 for i = from, to do
-  local entry, stored, expected = KEYS[i], held[i - from + 1], ARGV[argument]
+  local stored, expected = held[i - from + 1], ARGV[argument]
   local applies, answer = stored == expected, 1
   if not applies then
-    applies, answer = matches(stored or redis.pcall('GET', entry), expected)
+    applies, answer = matches(stored or call('GET', KEYS[i]), expected)
   end
   if applies then
-    -- Of two that are to remove the same, the first does.
-    answer = is_going[entry] and 0 or 1
-    going[#going + 1] = answer == 1 and entry or nil
-    is_going[entry] = true
+    answer = 1
+    going[#going + 1] = KEYS[i]
   end
   answers[i - 1] = answer
   argument = argument + 1
 end
 if going[1] then
-  local removed = redis.pcall('DEL', unpack(going))
+  local removed, before = call('DEL', unpack(going)), {}
+  -- Nothing expires while a script runs, so fewer were removed only if two items were to remove the same.
+  local has_doubles = removed ~= #going
   for i = from, to do
     if answers[i - 1] == 1 then
       if type(removed) == 'table' then
         answers[i - 1] = removed
+      elseif has_doubles and before[KEYS[i]] then
+        answers[i - 1] = 0
       else
-        redis.pcall('PUBLISH', KEYS[i], '$DATABASE')
+        changed[#changed + 1] = KEYS[i]
+        if has_doubles then
+          before[KEYS[i]] = true
+        end
       end
     end
   end

@@ -5,7 +5,7 @@ mod support;
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold_core::{AtomicStore, CacheStore, Effect, ErrorKind, Hint, Hints, Key, KeyPrefix, Outcome};
+use leasehold_core::{AtomicStore, CacheStore, Effect, ErrorKind, Expiry, Hint, Hints, Key, KeyPrefix, Outcome};
 use leasehold_redis::RedisStore;
 use leasehold_testkit::{Proxy, RedisServer, eventually};
 use support::{DEADLINE, added, begin, calls, config, config_through, key, on_each, store};
@@ -154,4 +154,31 @@ fn hints_go_on_when_the_runtime_that_began_them_ends() {
             .await;
         });
     }
+}
+
+#[tokio::test]
+async fn of_many_changes_in_one_command_each_listener_hears_its_own() {
+    on_each(async |server| {
+        let (ours, theirs) = (store(&server).await, store(&server).await);
+        let keys: Vec<_> = (0..10).map(|number| key(&format!("k{number}"))).collect();
+        let items = || keys.iter().map(|key| (key.clone(), "v".into(), Expiry::Never)).collect::<Vec<_>>();
+        let [mut third, mut last] = [ours.watch(&keys[3]).await.unwrap(), ours.watch(&keys[9]).await.unwrap()];
+        // Whoever may not ask who listens tells everybody.
+        for rights in ["+pubsub", "-pubsub"] {
+            server.command(&["ACL", "SETUSER", "default", rights]).await;
+            theirs.set_many(items()).await.unwrap();
+            assert_eq!(next(&mut third).await, Hint::Changed(keys[3].clone()));
+            assert_eq!(next(&mut last).await, Hint::Changed(keys[9].clone()));
+            theirs.remove_many(&keys).await.unwrap();
+            assert_eq!(next(&mut third).await, Hint::Changed(keys[3].clone()));
+            assert_eq!(next(&mut last).await, Hint::Changed(keys[9].clone()));
+        }
+        server.command(&["ACL", "SETUSER", "default", "+pubsub"]).await;
+        let mut all = ours.watch_prefix(&KeyPrefix::new("k").unwrap()).await.unwrap();
+        theirs.set_many(items()).await.unwrap();
+        for key in &keys {
+            assert_eq!(next(&mut all).await, Hint::Changed(key.clone()));
+        }
+    })
+    .await;
 }
