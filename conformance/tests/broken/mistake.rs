@@ -78,7 +78,6 @@ pub(crate) enum Mistake {
     ExpireIgnoresExpected,
     ExpireAlwaysSaysApplied,
     ExpireIsJudgedBeforeAWait,
-    WritesAreJudgedBeforeTheirTurn,
     ExpireReadsThenWrites,
     ExpireTakesWhatBeginsSo,
 

@@ -126,12 +126,6 @@ impl AtomicStore for Broken {
                 return self.write(&key, value, expiry).await.map(ReplaceOutcome::Applied);
             }
             Mistake::ReplaceSkipsTheSameValue if value == expected => return refused_for_ever().await,
-            Mistake::WritesAreJudgedBeforeTheirTurn if live.as_ref() == Some(&expected) => {
-                return Ok(match self.written_in_turn(&key, &expected, value, ttl).await? {
-                    Some(revision) => ReplaceOutcome::Applied(revision),
-                    None => ReplaceOutcome::NotApplied,
-                });
-            }
             Mistake::RevisionsAreMintedBeforeTheWrite => {
                 let minted = self.minted_early().await?;
                 if self.live_value(&key).await.as_ref() != Some(&expected) {
@@ -244,10 +238,6 @@ impl AtomicStore for Broken {
                 }
                 self.write(&key, expected, expiry).await?;
                 return Ok(Outcome::Applied);
-            }
-            Mistake::WritesAreJudgedBeforeTheirTurn => {
-                let written = self.written_in_turn(&key, &expected, expected.clone(), ttl).await?;
-                return Ok(Outcome::from_applied(written.is_some()));
             }
             Mistake::ExpireReadsThenWrites => {
                 pause().await;
@@ -428,32 +418,6 @@ impl Broken {
         const KEPT: Duration = Duration::from_millis(50);
         let own = self.own_reads.lock().unwrap_or_else(PoisonError::into_inner);
         own.get(key).filter(|(at, _)| at.elapsed() < KEPT).map(|(_, entry)| entry.clone())
-    }
-
-    /// A write as a transaction makes it: alone at its key, and seen by others when it is over.
-    async fn written_in_turn(
-        &self,
-        key: &Key,
-        expected: &Bytes,
-        value: Bytes,
-        ttl: Ttl,
-    ) -> Result<Option<Revision>, Error> {
-        const TAKES: Duration = Duration::from_millis(2);
-        let universe = &self.universe;
-        let _turn = universe.turn.lock().await;
-        sleep(TAKES).await;
-        // Another write or a removal meanwhile is seen, an expiry is not.
-        if universe.record(key).is_some_and(|record| record.removed || record.last != expected) {
-            return Ok(None);
-        }
-        let Ok(left) = Ttl::try_from(ttl.as_duration().saturating_sub(TAKES)) else {
-            universe.wrote(key, &value, Expiry::After(ttl));
-            universe.forget(key).await;
-            return Ok(Some(self.revision(key)));
-        };
-        let revision = self.write(key, value, Expiry::After(left)).await?;
-        self.hint(key).await;
-        Ok(Some(revision))
     }
 
     async fn minted_early(&self) -> Result<Revision, Error> {

@@ -37,7 +37,6 @@ pub(super) struct Universe {
     pub(super) generation: AtomicUsize,
     handles: AtomicUsize,
     lock: Arc<tokio::sync::Mutex<()>>,
-    pub(super) turn: tokio::sync::Mutex<()>,
     permits: AtomicUsize,
 }
 
@@ -126,7 +125,6 @@ impl Universe {
             generation: AtomicUsize::new(0),
             handles: AtomicUsize::new(0),
             lock: Arc::default(),
-            turn: tokio::sync::Mutex::default(),
             permits: AtomicUsize::new(0),
         }
     }

@@ -164,15 +164,15 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         try_remove::refuses_another_value  try_remove::refuses_an_absent_key  try_remove::refuses_an_expired_key
         try_remove::exactly_one_of_many_wins  try_expire::lengthens  try_expire::shortens
         try_expire::refuses_another_value  try_expire::never_revives  try_expire::changes_no_value
-        try_expire::a_late_renewal_does_not_revive  get::finds_nothing_where_nothing_is  get::sees_the_last_write
-        get::tells_the_time_left  get::does_not_prolong  between::a_value_is_removed_or_replaced_and_never_both
-        between::one_owner_at_a_time  between::what_is_removed_stays_removed
-        between::a_late_renewal_does_not_undo_a_removal  between::a_former_owner_touches_nothing
-        between::neighbours_are_left_alone  expiry::never_early  expiry::not_late  expiry::keeps_fractions_of_a_second
-        expiry::a_few_milliseconds_are_kept  expiry::the_longest_ttl_is_kept  expiry::every_operation_agrees
-        expiry::one_end_takes_no_neighbour  expiry::an_old_end_takes_no_new_entry  revisions::rise_across_replacement
-        revisions::rise_across_removal  revisions::rise_across_expiry  revisions::rise_for_all_handles
-        revisions::are_never_given_twice  revisions::come_in_the_order_of_owners  revisions::come_in_the_order_of_swaps
+        get::finds_nothing_where_nothing_is  get::sees_the_last_write  get::tells_the_time_left  get::does_not_prolong
+        between::a_value_is_removed_or_replaced_and_never_both  between::one_owner_at_a_time
+        between::what_is_removed_stays_removed  between::a_late_renewal_does_not_undo_a_removal
+        between::a_former_owner_touches_nothing  between::neighbours_are_left_alone  expiry::never_early
+        expiry::not_late  expiry::keeps_fractions_of_a_second  expiry::a_few_milliseconds_are_kept
+        expiry::the_longest_ttl_is_kept  expiry::every_operation_agrees  expiry::one_end_takes_no_neighbour
+        expiry::an_old_end_takes_no_new_entry  revisions::rise_across_replacement  revisions::rise_across_removal
+        revisions::rise_across_expiry  revisions::rise_for_all_handles  revisions::are_never_given_twice
+        revisions::come_in_the_order_of_owners  revisions::come_in_the_order_of_swaps
         hints::who_does_not_read_holds_nobody_up  hints::name_only_what_is_listened_for
         hints::a_prefix_names_only_its_keys  hints::the_empty_prefix_hears_all_of_the_namespace
         remove::takes_whatever_is_there  remove::of_an_absent_key_is_not_applied  batches::get_many_answers_in_order
@@ -462,9 +462,6 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
     (ExpireIsJudgedBeforeAWait, "
         try_expire::a_late_renewal_does_not_revive  histories::of_the_primitives_have_an_order
     "),
-    (WritesAreJudgedBeforeTheirTurn, "
-        try_expire::a_late_renewal_does_not_revive  histories::of_the_primitives_have_an_order
-    "),
     (ExpireReadsThenWrites, "between::a_late_renewal_does_not_undo_a_removal"),
     (ExpireTakesWhatBeginsSo, "between::neighbours_are_left_alone"),
 
@@ -481,9 +478,10 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (GetProlongs, "
-        try_replace::brings_a_shorter_ttl  try_expire::shortens  get::tells_the_time_left  get::does_not_prolong
-        set::drops_a_farther_end  set::ends_what_never_ended  set::the_primitives_take_what_never_ends
-        sliding::the_absolute_end_wins  sliding::try_replace_brings_a_fixed_end  sliding::try_expire_brings_a_fixed_end
+        try_replace::brings_a_shorter_ttl  try_expire::shortens  try_expire::a_late_renewal_does_not_revive
+        get::tells_the_time_left  get::does_not_prolong  set::drops_a_farther_end  set::ends_what_never_ended
+        set::the_primitives_take_what_never_ends  sliding::the_absolute_end_wins
+        sliding::try_replace_brings_a_fixed_end  sliding::try_expire_brings_a_fixed_end
         idempotency::an_answer_lives_for_its_ttl  histories::of_the_primitives_have_an_order
         histories::of_the_whole_store_have_an_order
     "),
@@ -502,8 +500,8 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
     (ReadsAreKeptForAWhile, "
-        get::does_not_prolong  handles::see_each_others_writes_at_once  leases::tell_who_holds_them
-        idempotency::tells_who_claimed_a_call  histories::of_the_primitives_have_an_order
+        try_expire::a_late_renewal_does_not_revive  get::does_not_prolong  handles::see_each_others_writes_at_once
+        leases::tell_who_holds_them  idempotency::tells_who_claimed_a_call  histories::of_the_primitives_have_an_order
         histories::of_the_whole_store_have_an_order
     "),
     (ReadsAreKeptOverOwnWrites, "
@@ -512,10 +510,10 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         keys::braces_are_letters  keys::quotes_and_slashes_are_letters  keys::numbers_are_not_read
         keys::composed_parts_stay_apart  keys::one_may_begin_another  keys::drawn_at_random_stay_apart
         try_add::takes_a_removed_key  try_replace::applies_to_the_expected_value
-        try_replace::a_chain_of_swaps_loses_none  get::sees_the_last_write  get::does_not_prolong
-        revisions::come_in_the_order_of_swaps  set::writes_whatever_is_there  handles::see_each_others_writes_at_once
-        handles::serve_many_tasks_at_once  leases::leave_nothing_behind  leases::tell_who_holds_them
-        idempotency::leaves_only_its_record_behind  idempotency::claims_have_rising_tokens
+        try_replace::a_chain_of_swaps_loses_none  try_expire::a_late_renewal_does_not_revive  get::sees_the_last_write
+        get::does_not_prolong  revisions::come_in_the_order_of_swaps  set::writes_whatever_is_there
+        handles::see_each_others_writes_at_once  handles::serve_many_tasks_at_once  leases::leave_nothing_behind
+        leases::tell_who_holds_them  idempotency::leaves_only_its_record_behind  idempotency::claims_have_rising_tokens
         idempotency::tells_who_claimed_a_call  fence::refuses_an_older_token  fence::keeps_the_highest_of_many
         histories::of_the_primitives_have_an_order  histories::of_the_whole_store_have_an_order
     "),
@@ -566,12 +564,11 @@ pub(super) const ROWS: &[(Mistake, &str)] = &[
         try_add::hands_back_what_is_there  try_add::leaves_what_is_there_alone  try_add::takes_an_expired_key
         try_add::exactly_one_takes_an_expired_key  try_replace::refuses_an_expired_key
         try_replace::brings_a_shorter_ttl  try_remove::refuses_an_expired_key  try_expire::shortens
-        try_expire::refuses_another_value  try_expire::never_revives  try_expire::a_late_renewal_does_not_revive
-        get::tells_the_time_left  get::does_not_prolong  between::a_former_owner_touches_nothing
-        between::neighbours_are_left_alone  expiry::not_late  expiry::keeps_fractions_of_a_second
-        expiry::a_few_milliseconds_are_kept  expiry::every_operation_agrees  expiry::one_end_takes_no_neighbour
-        revisions::rise_across_expiry  set::drops_a_farther_end  set::ends_what_never_ended
-        set::the_primitives_take_what_never_ends  remove::of_an_expired_key_is_not_applied
+        try_expire::refuses_another_value  try_expire::never_revives  get::tells_the_time_left  get::does_not_prolong
+        between::a_former_owner_touches_nothing  between::neighbours_are_left_alone  expiry::not_late
+        expiry::keeps_fractions_of_a_second  expiry::a_few_milliseconds_are_kept  expiry::every_operation_agrees
+        expiry::one_end_takes_no_neighbour  revisions::rise_across_expiry  set::drops_a_farther_end
+        set::ends_what_never_ended  set::the_primitives_take_what_never_ends  remove::of_an_expired_key_is_not_applied
         batches::get_many_answers_in_order  batches::get_many_tells_the_time_left
         batches::set_many_gives_each_its_own_end  sliding::try_replace_brings_a_fixed_end
         sliding::try_expire_brings_a_fixed_end  scan::shows_nothing_expired  leases::are_released_by_their_holder_only
