@@ -87,12 +87,7 @@ if has_minted and call('SET', KEYS[1], string.format('%.0f', revision)).err then
     end
   end
 end
--- To publish costs more than to ask for many at once whether anybody listens. One is told of in any case, as in a Cluster,
--- where others may listen elsewhere, and each goes alone.
-local heard = changed[2] and call('PUBSUB', 'NUMPAT') == 0 and call('PUBSUB', 'NUMSUB', unpack(changed))
-for i, entry in ipairs(changed) do
-  if not heard or heard.err or heard[2 * i] > 0 then
-    call('PUBLISH', entry, '$DATABASE')
-  end
+for _, entry in ipairs(changed) do
+  call('PUBLISH', entry, '$DATABASE')
 end
 return answers

@@ -124,9 +124,7 @@ impl Combiner {
         lanes.gathered.push_back(Waiting { item, answer });
         let lane = self.open_lane(lanes);
         drop(all);
-        if let Some(lane) = lane {
-            here.spawn(lane.run());
-        }
+        lane.into_iter().for_each(Lane::start);
         Way::Gathered(answered)
     }
 
@@ -228,6 +226,12 @@ enum State {
 }
 
 impl Lane {
+    /// Called while the lanes are not locked, as a runtime that has ended drops it in here.
+    fn start(self) {
+        let runtime = self.runtime.clone();
+        runtime.spawn(self.run());
+    }
+
     async fn run(mut self) {
         let combiner = self.combiner.clone();
         while let Some(mut share) = self.take_share() {
@@ -250,8 +254,8 @@ impl Lane {
                 // Whoever has left since then is not told.
                 let _ = asker.send(answer);
             }
-            // Those who have their answers come with their next calls first: the other workers take their part of them
-            // over in the meantime, so once is not enough.
+            // Those who have their answers come with their next calls first; once is not enough for those of them whom
+            // another worker takes over.
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
         }
@@ -272,9 +276,7 @@ impl Lane {
         lanes.turn(&mut self.state, State::Sent(share.len()));
         let other = self.combiner.open_lane(lanes);
         drop(all);
-        if let Some(lane) = other {
-            self.runtime.spawn(lane.run());
-        }
+        other.into_iter().for_each(Lane::start);
         Some(share)
     }
 
@@ -284,9 +286,7 @@ impl Lane {
         lanes.turn(&mut self.state, state);
         let other = self.combiner.open_lane(lanes);
         drop(all);
-        if let Some(lane) = other {
-            self.runtime.spawn(lane.run());
-        }
+        other.into_iter().for_each(Lane::start);
     }
 }
 
